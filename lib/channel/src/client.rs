@@ -385,13 +385,14 @@ impl Inner {
         }
         Ok(())
     }
-}
 
-impl Port for Inner {
-    fn poll(&self) {
-        if !self.ready() {
-            return;
-        }
+    fn waits_for_room(&self) -> bool {
+        let table = self.table.borrow();
+        !table.unsent.is_empty() || !table.cancels.is_empty()
+    }
+
+    /// Takes what has arrived, and all that is known of the server by now.
+    fn take_in(&self) {
         let was_closed = self.link.is_closed();
         let change = self.link.change();
         if change == Change::Restarted {
@@ -403,14 +404,27 @@ impl Port for Inner {
         }
         self.send_waiting();
     }
+}
+
+impl Port for Inner {
+    fn poll(&self) {
+        if self.ready() {
+            self.take_in();
+        }
+    }
+
+    fn serve(&self) -> bool {
+        self.link.arm_to_look();
+        self.take_in();
+        // Who has no room is nudged before we sleep.
+        self.ready() || self.waits_for_room()
+    }
 
     fn ready(&self) -> bool {
         if self.link.ready() {
             return true;
         }
-        let table = self.table.borrow();
-        let waiting = !table.unsent.is_empty() || !table.cancels.is_empty();
-        waiting && self.link.room_came()
+        self.waits_for_room() && self.link.room_came()
     }
 
     fn arm(&self) -> bool {

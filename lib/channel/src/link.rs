@@ -338,6 +338,15 @@ impl Link {
         is_behind
     }
 
+    /// Has the peer ring from now on; what it sent before is to be looked for then.
+    pub fn arm_to_look(&self) {
+        if self.arm() {
+            self.nudge();
+        }
+        // The peer either sees the announcement or we see what it sent.
+        fence(Ordering::SeqCst);
+    }
+
     /// Sets the peer's bits without lending it time.
     pub fn nudge(&self) {
         self.doorbell.nudge();

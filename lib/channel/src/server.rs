@@ -383,13 +383,9 @@ impl ServerPort {
             Kind::Reply | Kind::Event | Kind::Cancelled => Err(Broken),
         }
     }
-}
 
-impl Port for ServerPort {
-    fn poll(&self) {
-        if !self.ready() {
-            return;
-        }
+    /// Takes what has arrived, and all that is known of the client by now.
+    fn take_in(&self) {
         let inner = &self.0.inner;
         let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return };
         self.0.look(&*dispatch);
@@ -406,6 +402,21 @@ impl Port for ServerPort {
         }
         drop(state);
         inner.send_waiting();
+    }
+}
+
+impl Port for ServerPort {
+    fn poll(&self) {
+        if self.ready() {
+            self.take_in();
+        }
+    }
+
+    fn serve(&self) -> bool {
+        self.0.inner.link.arm_to_look();
+        self.take_in();
+        // Who has no room is nudged before we sleep.
+        self.ready() || !self.0.inner.state.borrow().unsent.is_empty()
     }
 
     fn ready(&self) -> bool {

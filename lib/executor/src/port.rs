@@ -1,7 +1,7 @@
 //! Ports: what the executor polls and arms.
 //!
 //! ```text
-//!             its bits came, or something was sent: disarm
+//!             something was sent, or a peer on another core rang: disarm
 //!      ┌───────────────────────────────────────────────────────┐
 //!      │                                                       ▼
 //!    cold: the peer rings                         hot: polled each turn, no ringing
@@ -9,9 +9,14 @@
 //!      └───────────────────────────────────────────────────────┘
 //!             before sleep: arm, look again, and nothing there
 //! ```
+//!
+//! A peer on this core does not run while we do, or has taken the core from us: that it need not
+//! ring spares nothing. So a cold port whose peer on this core rang is *due*: it is armed again at
+//! once, then polled, and stays cold if that took everything.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
 
 use crate::with;
 
@@ -33,6 +38,17 @@ pub trait Port {
     /// Tells the peer to ring from now on; true if a [`nudge`](Port::nudge) is to follow. Writes
     /// memory only, and does not call the executor.
     fn arm(&self) -> bool;
+    /// Has the peer, which rang, ring again from now on, and then takes what has arrived. True if
+    /// something is left, so that the port becomes hot.
+    fn serve(&self) -> bool {
+        if self.arm() {
+            self.nudge();
+        }
+        // The peer either sees the announcement or we see what it sent.
+        fence(Ordering::SeqCst);
+        self.poll();
+        self.ready()
+    }
     /// Sets the bits of a peer that has not taken everything though it is awake, as it says.
     fn nudge(&self);
     /// Tells the peer that ringing is needless. Writes memory only, and does not call the executor.
@@ -57,6 +73,7 @@ struct Entry {
     rank: Rank,
     remote: bool,
     hot: bool,
+    due: bool,
     dirty: bool,
 }
 
@@ -65,7 +82,9 @@ pub(crate) struct Ports {
     free: Vec<u32>,
     /// Polled each turn; by rank.
     hot: [Vec<u32>; 2],
-    /// How many of them have their peer on another core.
+    /// Their peers rang; by rank.
+    due: [Vec<u32>; 2],
+    /// How many of the hot ones have their peer on another core.
     hot_remote: usize,
     /// Something was sent since the last flush.
     dirty: Vec<u32>,
@@ -100,13 +119,14 @@ fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
 impl Ports {
     pub const fn new() -> Ports {
         let hot = [const { Vec::new() }; 2];
+        let due = [const { Vec::new() }; 2];
         let by_bit = [const { Vec::new() }; u64::BITS as usize];
-        Ports { entries: Vec::new(), free: Vec::new(), hot, hot_remote: 0, dirty: Vec::new(), by_bit, badges: 0 }
+        Ports { entries: Vec::new(), free: Vec::new(), hot, due, hot_remote: 0, dirty: Vec::new(), by_bit, badges: 0 }
     }
 
-    /// Is nothing hot?
+    /// Is nothing hot or due?
     pub fn are_cold(&self) -> bool {
-        self.hot.iter().all(Vec::is_empty)
+        self.hot.iter().all(Vec::is_empty) && self.due.iter().all(Vec::is_empty)
     }
 
     /// Was something sent of which the peer has not been told?
@@ -129,11 +149,31 @@ impl Ports {
         indices.into_iter().for_each(|index| heat(entries, hot, hot_remote, index));
     }
 
-    /// Makes the ports with these badge bits hot.
+    /// The peers of the ports with these badge bits rang.
     fn deliver(&mut self, bits: u64) {
-        let Ports { entries, hot, hot_remote, by_bit, .. } = self;
-        for bit in bits_of(bits) {
-            by_bit[bit].iter().for_each(|index| heat(entries, hot, hot_remote, *index));
+        let Ports { entries, hot, due, hot_remote, by_bit, .. } = self;
+        for index in bits_of(bits).flat_map(|bit| &by_bit[bit]) {
+            match entries.get_mut(*index as usize) {
+                Some(Some(entry)) if !entry.remote => {
+                    if !entry.hot && !core::mem::replace(&mut entry.due, true) {
+                        due[entry.rank as usize].push(*index);
+                    }
+                }
+                _ => heat(entries, hot, hot_remote, *index),
+            }
+        }
+    }
+
+    /// One of the ports that are due, and are not polled anyway.
+    fn take_due(&mut self, rank: Rank) -> Option<(u32, Rc<dyn Port>)> {
+        loop {
+            let index = self.due[rank as usize].pop()?;
+            if let Some(Some(entry)) = self.entries.get_mut(index as usize) {
+                entry.due = false;
+                if !entry.hot {
+                    return Some((index, entry.port.clone()));
+                }
+            }
         }
     }
 
@@ -206,7 +246,8 @@ pub fn register(port: Rc<dyn Port>) -> PortId {
         bits_of(badge).for_each(|bit| ports.by_bit[bit].push(index));
         ports.hot[rank as usize].push(index);
         ports.hot_remote += usize::from(remote);
-        ports.entries[index as usize] = Some(Entry { port, badge, rank, remote, hot: true, dirty: false });
+        let entry = Entry { port, badge, rank, remote, hot: true, due: false, dirty: false };
+        ports.entries[index as usize] = Some(entry);
         PortId(index)
     })
 }
@@ -241,12 +282,26 @@ pub fn announce(port: PortId) {
     with(|executor| executor.ports.soil(port));
 }
 
-/// Polls hot ports of a rank.
+/// Polls the ports of a rank that are due or hot.
 #[inline]
 pub(crate) fn poll_hot(rank: Rank) {
+    if with(|executor| !executor.ports.due[rank as usize].is_empty()) {
+        serve_due(rank);
+    }
     if with(|executor| !executor.ports.hot[rank as usize].is_empty()) {
         poll_each(rank);
     }
+}
+
+fn serve_due(rank: Rank) {
+    let mut served = 0;
+    while let Some((index, port)) = with(|executor| executor.ports.take_due(rank)) {
+        if port.serve() {
+            with(|executor| executor.ports.heat([index]));
+        }
+        served += 1;
+    }
+    with(|executor| executor.work += (served / crate::turn::PORTS_OF_A_TURN) as u32);
 }
 
 fn poll_each(rank: Rank) {
@@ -300,11 +355,11 @@ pub(crate) fn cool_all() -> bool {
     let nudged = with(|executor| executor.ports.arm());
     nudged.into_iter().for_each(|port| port.nudge());
     // The peers either see the announcement or we see what they sent.
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
     with(|executor| executor.ports.cool())
 }
 
-/// Makes the ports with these badge bits hot; gives the bits that belong to no port.
+/// The peers of the ports with these badge bits rang; gives the bits that belong to no port.
 pub(crate) fn deliver(bits: u64) -> u64 {
     with(|executor| {
         let badges = executor.ports.badges;

@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 
 use crate::turn::SWEEP_NS;
-use crate::{Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, register, rest, spawn};
+use crate::{Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, register, rest, spawn, unregister};
 
 /// The bit of the monitor's beat, which is of no port.
 const BEAT: u64 = 1 << 60;
@@ -127,13 +127,23 @@ struct Counted {
     comes_late: Cell<bool>,
     /// Its peer has not taken everything.
     is_behind: Cell<bool>,
+    is_remote: bool,
+    /// Messages that the next time it is polled are left.
+    left: Cell<u32>,
+    disarmed: Cell<u32>,
 }
 
 impl Counted {
     fn new(rank: Rank) -> (Rc<Counted>, PortId) {
+        Counted::on_core(rank, false)
+    }
+
+    fn on_core(rank: Rank, is_remote: bool) -> (Rc<Counted>, PortId) {
         let [is_armed, comes_late, is_behind] = [false; 3].map(Cell::new);
-        let [polled, rings, messages] = [0; 3].map(Cell::new);
-        let port = Rc::new(Counted { rank, is_armed, polled, rings, messages, comes_late, is_behind });
+        let [polled, rings, messages, left, disarmed] = [0; 5].map(Cell::new);
+        let port =
+            Counted { rank, is_armed, polled, rings, messages, comes_late, is_behind, is_remote, left, disarmed };
+        let port = Rc::new(port);
         let id = register(port.clone());
         (port, id)
     }
@@ -142,7 +152,7 @@ impl Counted {
 impl Port for Counted {
     fn poll(&self) {
         self.polled.set(self.polled.get() + 1);
-        self.messages.set(0);
+        self.messages.set(self.left.take());
     }
 
     fn ready(&self) -> bool {
@@ -163,6 +173,7 @@ impl Port for Counted {
 
     fn disarm(&self) {
         self.is_armed.set(false);
+        self.disarmed.set(self.disarmed.get() + 1);
     }
 
     fn flush(&self) {
@@ -178,7 +189,7 @@ impl Port for Counted {
     }
 
     fn remote(&self) -> bool {
-        false
+        self.is_remote
     }
 }
 
@@ -239,4 +250,46 @@ fn a_peer_that_is_behind_is_nudged_once() {
     port.is_behind.set(true);
     rest(&Quiet, false);
     assert!(!port.is_behind.get() && port.polled.get() > polled && port.is_armed.get() && is_at_rest());
+}
+
+#[test]
+fn a_peer_on_this_core_that_rings_is_served_once_and_rings_again() {
+    for rank in [Rank::Response, Rank::Request] {
+        let (port, id) = Counted::new(rank);
+        rest(&Quiet, false);
+        let (polled, disarmed) = (port.polled.get(), port.disarmed.get());
+        let served = || (port.polled.get() - polled, port.disarmed.get() - disarmed, port.is_armed.get());
+        // Both of its bits at once are one look.
+        crate::port::deliver(port.badge());
+        crate::port::deliver(port.badge());
+        assert!(!is_at_rest());
+        rest(&Quiet, false);
+        assert_eq!((served(), is_at_rest()), ((1, 0, true), true), "{rank:?}");
+        // What is left of many messages keeps it hot until that is taken.
+        crate::port::deliver(port.badge());
+        port.left.set(3);
+        rest(&Quiet, false);
+        assert_eq!((served(), port.messages.get(), is_at_rest()), ((3, 1, true), 0, true), "{rank:?}");
+        // One that is hot already is polled as such.
+        crate::port::deliver(port.badge());
+        mark(id);
+        rest(&Quiet, false);
+        assert_eq!((served(), is_at_rest()), ((4, 2, true), true), "{rank:?}");
+        // And one that went is not served.
+        crate::port::deliver(port.badge());
+        unregister(id);
+        rest(&Quiet, false);
+        assert_eq!((served().0, is_at_rest()), (4, true), "{rank:?}");
+    }
+}
+
+#[test]
+fn a_peer_on_another_core_that_rings_need_not_ring_again() {
+    let (port, _) = Counted::on_core(Rank::Request, true);
+    rest(&Quiet, false);
+    let disarmed = port.disarmed.get();
+    crate::port::deliver(port.badge());
+    assert!(!port.is_armed.get() && port.disarmed.get() == disarmed + 1);
+    rest(&Quiet, false);
+    assert!(port.is_armed.get() && is_at_rest());
 }

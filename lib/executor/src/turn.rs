@@ -139,10 +139,14 @@ fn run_each() {
     }
 }
 
+#[inline]
 fn deliver(bits: u64) {
-    if bits == 0 {
-        return;
+    if bits != 0 {
+        deliver_each(bits);
     }
+}
+
+fn deliver_each(bits: u64) {
     let rest = port::deliver(bits);
     if rest == 0 {
         return;
