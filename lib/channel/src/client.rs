@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
 use executor::{Port, Rank};
-use ring::{Broken, Header, Kind, Ordering, fence};
+use ring::{Broken, Header, Kind};
 use serde::Serialize;
 
 use crate::EVENTS_LOST;
@@ -160,17 +160,15 @@ impl ClientChannel {
         let was_armed = inner.link.is_armed();
         inner.link.disarm();
         inner.link.flush();
-        inner.poll();
         if was_armed {
-            if inner.link.arm() {
-                inner.link.nudge();
-            }
             // A peer that sent in between saw that it need not ring.
-            fence(Ordering::SeqCst);
-            if inner.ready() {
-                inner.link.mark();
-            }
-        } else {
+            inner.link.arm_to_look();
+        }
+        let is_answered = inner.ready();
+        if is_answered {
+            inner.take_in();
+        }
+        if !was_armed || is_answered && inner.ready() {
             inner.link.mark();
         }
     }
