@@ -311,6 +311,86 @@ static void capacities(void) {
     close(file), close(ends[0]), close(ends[1]);
 }
 
+// Reads and writes that no server answers at once.
+
+enum { MANY = 40000, HELD = 8192 };
+
+static void in_parts(void) {
+    int ends[2];
+    char bytes[MANY];
+    if (pipe(ends)) exit(99);
+    GIVES("a pipe that holds", HELD, fcntl(ends[0], F_SETPIPE_SZ, HELD));
+    pid_t child = fork();
+    if (!child) {
+        long done = 0, wrong = 0, got;
+        close(ends[1]);
+        for (; (got = read(ends[0], bytes, 3000)) > 0; done += got)
+            for (long i = 0; i < got; i++) wrong += bytes[i] != (char)((done + i) % 251);
+        _exit(done == MANY && !wrong ? 7 : 8);
+    }
+    for (int i = 0; i < MANY; i++) bytes[i] = i % 251;
+    GIVES("takes more in parts", MANY, write(ends[1], bytes, MANY));
+    close(ends[1]);
+    check("in order", ended(child) == 7, 0);
+    close(ends[0]);
+    if (pipe2(ends, O_NONBLOCK)) exit(99);
+    fcntl(ends[0], F_SETPIPE_SZ, HELD);
+    GIVES("a part without waiting", HELD, write(ends[1], bytes, 10000));
+    FAILS("and then nothing", EAGAIN, write(ends[1], bytes, 10000));
+    FAILS("read to where nothing is", EFAULT, read(ends[0], (void *)8, 10));
+    memset(bytes, 0, HELD);
+    check("which loses nothing", read(ends[0], bytes, MANY) == HELD && bytes[0] == 0 && bytes[250] == (char)250, bytes[250]);
+    FAILS("nor is written from there", EFAULT, write(ends[1], (void *)8, 10));
+    close(ends[0]), close(ends[1]);
+}
+
+static int to_wake;
+static void wake(int number) { write(to_wake, "w", 1); }
+
+static void interrupted(void) {
+    int ends[2];
+    char byte = 0, page[4096] = { 0 };
+    struct itimerval soon = { { 0, 0 }, { 0, 50000 } };
+    if (pipe(ends)) exit(99);
+    to_wake = ends[1];
+    catch(SIGALRM);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    FAILS("a signal ends a read", EINTR, read(ends[0], &byte, 1));
+    check("which has taken nothing", write(ends[1], "x", 1) == 1 && read(ends[0], &byte, 1) == 1 && byte == 'x', byte);
+    struct sigaction restarts = { .sa_handler = wake, .sa_flags = SA_RESTART };
+    sigaction(SIGALRM, &restarts, NULL);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    check("or lets it begin anew", read(ends[0], &byte, 1) == 1 && byte == 'w', byte);
+    fcntl(ends[1], F_SETPIPE_SZ, 4096);
+    GIVES("a full pipe", 4096, write(ends[1], page, 4096));
+    catch(SIGALRM);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    FAILS("a signal ends a write", EINTR, write(ends[1], "x", 1));
+    catch(SIGPIPE);
+    got[SIGPIPE] = 0;
+    pid_t child = fork();
+    if (!child) {
+        close(ends[1]);
+        sleep_ms(60);
+        _exit(7);
+    }
+    close(ends[0]);
+    FAILS("which the last reader leaves", EPIPE, write(ends[1], "x", 1));
+    check("with a signal", got[SIGPIPE] == 1 && ended(child) == 7, got[SIGPIPE]);
+    close(ends[1]);
+    if (pipe(ends)) exit(99);
+    child = fork();
+    if (!child) {
+        close(ends[0]);
+        sleep_ms(60);
+        _exit(7);
+    }
+    close(ends[1]);
+    GIVES("and which the last writer leaves", 0, read(ends[0], &byte, 1));
+    check("well", ended(child) == 7, 0);
+    close(ends[0]);
+}
+
 // Reading and writing in other ways.
 
 static void vectors(void) {
@@ -641,6 +721,8 @@ int main(int count, char **words) {
     temporary();
     named_pipes();
     capacities();
+    in_parts();
+    interrupted();
     vectors();
     limits();
     programs();
