@@ -42,8 +42,13 @@ impl Timers {
         self.first_ns = self.waiting.first_key_value().map_or(u64::MAX, |(key, _)| key.0);
     }
 
+    /// Has the first one's time come?
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.first_ns <= now_ns
+    }
+
     fn take_due(&mut self, now_ns: u64) -> Option<Waker> {
-        if self.first_ns > now_ns {
+        if !self.is_due(now_ns) {
             return None;
         }
         let (_, waker) = self.waiting.pop_first()?;
@@ -53,13 +58,19 @@ impl Timers {
 }
 
 /// Wakes all whose time has come; true if there were any.
+#[inline]
 pub(crate) fn expire(now_ns: u64) -> bool {
-    let mut any = false;
+    let is_due = with(|executor| executor.timers.is_due(now_ns));
+    if is_due {
+        expire_each(now_ns);
+    }
+    is_due
+}
+
+fn expire_each(now_ns: u64) {
     while let Some(waker) = with(|executor| executor.timers.take_due(now_ns)) {
         waker.wake();
-        any = true;
     }
-    any
 }
 
 /// Completes at `deadline_ns` since boot.

@@ -72,7 +72,7 @@ pub fn is_at_rest() -> bool {
 
 /// Has a time come that somebody waits for? Reads memory only.
 pub fn is_due(now_ns: u64) -> bool {
-    with(|executor| executor.timers.first_ns() <= now_ns)
+    with(|executor| executor.timers.is_due(now_ns))
 }
 
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
