@@ -33,7 +33,7 @@ mod turn;
 #[cfg(all(test, not(target_os = "none")))]
 mod tests;
 
-pub use port::{Port, PortId, Rank, announce, mark, register, unregister};
+pub use port::{Port, PortId, Rank, announce, mark, register, take_in_all, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
 pub use timer::{SleepUntil, sleep_until};

@@ -18,7 +18,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
-use crate::with;
+use crate::{task, with};
 
 /// Which ports are polled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,4 +371,18 @@ pub(crate) fn deliver(bits: u64) -> u64 {
 /// Makes all ports hot.
 pub(crate) fn heat_all() {
     with(|executor| executor.ports.heat(0..executor.ports.entries.len() as u32));
+}
+
+/// Turns until what was in a port's ring has been taken in and its task has run: this one takes in
+/// responses before the caller goes on, requests after it, and their tasks run beside the caller's.
+const TURNS_TO_TAKE_IN: usize = 3;
+
+/// Takes in what lies in the rings of all ports, whether the peers have rung yet or not, and lets
+/// the tasks for it run once. A caller that refuses a request because of how things stand looks
+/// again after this: one peer's message may be handled before another's that was sent earlier.
+pub async fn take_in_all() {
+    heat_all();
+    for _ in 0..TURNS_TO_TAKE_IN {
+        task::yield_now().await;
+    }
 }

@@ -6,7 +6,10 @@ use core::future::poll_fn;
 use core::task::Poll;
 
 use crate::turn::SWEEP_NS;
-use crate::{Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, register, rest, spawn, unregister};
+use crate::{
+    Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, register, rest, spawn, take_in_all, unregister,
+    yield_now,
+};
 
 /// The bit of the monitor's beat, which is of no port.
 const BEAT: u64 = 1 << 60;
@@ -114,6 +117,21 @@ fn a_message_that_nobody_rang_for_is_found_by_the_next_sweep() {
     register(port.clone());
     block_on(&platform, poll_fn(|_| if port.taken.get() { Poll::Ready(()) } else { Poll::Pending }));
     assert!(platform.now_ns() <= 3 * SWEEP_NS, "{} ns", platform.now_ns());
+}
+
+/// Who is about to refuse something takes in first what was sent before.
+#[test]
+fn a_message_that_nobody_rang_for_yet_is_taken_in_when_that_is_asked_for() {
+    let port = Rc::new(Unrung::default());
+    let platform = Beaten::default();
+    register(port.clone());
+    block_on(&platform, async {
+        yield_now().await;
+        port.is_there.set(true);
+        take_in_all().await;
+        assert!(port.taken.get(), "it lies there still");
+    });
+    assert!(platform.now_ns() < SWEEP_NS, "{} ns", platform.now_ns());
 }
 
 /// Counts what the executor does to a port.

@@ -81,7 +81,9 @@ pub use backoff::Backoff;
 pub use channel::{Bulk, Clients, Holders, LENT, Peer};
 pub use companion::Companion;
 pub use endpoint::{Incoming, inject_fault};
-pub use executor::{TaskId, abort, begin, is_at_rest, is_due, notified, reserve, sleep_until, spawn, yield_now};
+pub use executor::{
+    TaskId, abort, begin, is_at_rest, is_due, notified, reserve, sleep_until, spawn, take_in_all, yield_now,
+};
 pub use log_limit::LogLimit;
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};

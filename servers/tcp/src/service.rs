@@ -68,12 +68,16 @@ impl Service {
     }
 
     /// Claims an address. One that is in use may be a program's that has ended and was waited for:
-    /// then its end is seen now.
-    fn claim(&self, operation: impl Fn(&mut Sockets<Bulk>) -> Outcome<()>) -> Outcome<()> {
-        match self.act(&operation) {
-            Err(DescriptionError::AddressInUse) if self.clients.look() => self.act(&operation),
-            result => result,
+    /// then its end is seen now. Or another program closed what had it, and that lies in a channel
+    /// which was not looked at yet.
+    async fn claim(&self, operation: impl Fn(&mut Sockets<Bulk>) -> Outcome<()>) -> Outcome<()> {
+        let result = self.act(&operation);
+        if result != Err(DescriptionError::AddressInUse) {
+            return result;
         }
+        self.clients.look();
+        runtime::take_in_all().await;
+        self.act(&operation)
     }
 
     /// Tries until the result is not `not_yet`, or once if not to `wait`.
@@ -189,11 +193,11 @@ impl SocketsServer for Service {
 
     async fn bind(&self, peer: &Peer, id: DescriptionId, address: Address) -> Outcome<()> {
         let address = self.sockets.borrow_mut().meant(peer.id(), id, &address)?;
-        self.claim(|sockets| sockets.bind(peer.id(), id, address))
+        self.claim(|sockets| sockets.bind(peer.id(), id, address.clone())).await
     }
 
     async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {
-        self.claim(|sockets| sockets.listen(peer.id(), id, backlog))
+        self.claim(|sockets| sockets.listen(peer.id(), id, backlog)).await
     }
 
     async fn accept(&self, peer: &Peer, id: DescriptionId, wait: bool) -> Outcome<Accepted> {

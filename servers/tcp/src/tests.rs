@@ -1,6 +1,9 @@
 //! TCP between clients that are played.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use channel::{CallError, ClientChannel, Layout, ServerChannel, Wiring, loopback, loopback_memory, loopback_wiring};
 use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
@@ -50,6 +53,33 @@ fn an_address_is_free_once_its_program_has_ended() {
         assert_eq!(service.bind(&peers[0], ids[0], address()).await, Ok(()));
         assert_eq!(service.bind(&peers[1], ids[1], address()).await, Err(DescriptionError::AddressInUse));
         monitor.begin_generation(9);
+        assert_eq!(service.bind(&peers[1], ids[1], address()).await, Ok(()));
+    });
+}
+
+/// A close is told by another channel than the next program's request: that may be looked at first,
+/// and finds the address free all the same.
+#[test]
+fn an_address_is_free_once_its_close_was_sent() {
+    runtime::testing::run(async {
+        let service = Rc::new(service());
+        let [one, two] = loopback_memory(Layout::default());
+        let first = ServerChannel::new(loopback_wiring(two, false));
+        let client = DescriptionsClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        let [other] = loopback_memory(Layout::default());
+        let second = ServerChannel::new(Wiring { peer_set: 5, ..loopback_wiring(other, false) });
+        let peers = [first.peer().clone(), second.peer().clone()];
+        runtime::spawn(serve_descriptions(service.clone(), first));
+        assert_eq!(client.inherit(0).await, Err(CallError::Server(DescriptionError::Invalid)), "it is heard");
+        let address = || Address::Internet(SocketAddress { address: [0; 4], port: 80 });
+        let mut ids = Vec::new();
+        for peer in &peers {
+            ids.push(service.socket(peer, Family::Internet, SocketKind::Stream).await.unwrap());
+        }
+        assert_eq!(service.bind(&peers[0], ids[0], address()).await, Ok(()));
+        let mut closing = pin!(client.close(ids[0]));
+        let answered = poll_fn(|context| Poll::Ready(closing.as_mut().poll(context).is_ready())).await;
+        assert!(!answered, "the server was not looked at");
         assert_eq!(service.bind(&peers[1], ids[1], address()).await, Ok(()));
     });
 }
