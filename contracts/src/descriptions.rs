@@ -284,7 +284,7 @@ pub const RIGHTS_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Right {
     pub keeper: Keeper,
-    /// The ticket of [`Descriptions::lend`]; at `process`, and at `console` where everybody holds
+    /// The ticket of [`Descriptions::export`]; at `process`, and at `console` where everybody holds
     /// everything, the description itself.
     pub token: u64,
     /// What the sending proxy lets the receiving one know.
@@ -374,13 +374,14 @@ pub trait Descriptions {
     #[op]
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 
-    /// Lends what the caller holds, to be sent in a message of a socket of `process`: gives a
-    /// ticket that any process that knows it may claim, until `process` says that it is settled.
-    /// `TooMany`, `NotSupported` where no ticket is needed.
+    /// Exports a description that the caller holds, so that it can be sent in a message of a socket
+    /// of `process`: gives a ticket that any process that knows it may claim, until `process` says
+    /// that it is settled. `TooMany`, `NotSupported` where no ticket is needed.
     #[op]
-    async fn lend(&self, id: DescriptionId) -> Result<u64, DescriptionError>;
+    async fn export(&self, id: DescriptionId) -> Result<u64, DescriptionError>;
 
-    /// One more reference, to what was lent for this ticket. `BadId` for one that is settled.
+    /// Gives the caller a reference to the description that this ticket stands for. `BadId` for a
+    /// ticket that is settled.
     #[op]
     async fn claim(&self, ticket: u64) -> Result<DescriptionId, DescriptionError>;
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Wired {
     /// Name of the contract that runs over it.
     pub contract: String,
-    /// The other side's component name, and the set of channels it belongs to if that is lent to
-    /// one client after another, else 0.
+    /// The other side's component name, and the set of channels it belongs to if one client after
+    /// another uses that, else 0.
     pub peer: String,
     pub peer_set: u32,
     /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability

@@ -15,7 +15,7 @@ pub use channel::BulkSpan;
 pub mod descriptions;
 pub mod endpoint;
 pub mod files;
-pub mod lending;
+pub mod in_flight;
 pub mod lookup;
 pub mod memory;
 pub mod monitor;

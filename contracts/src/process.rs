@@ -450,8 +450,8 @@ pub trait Process {
     #[op(repeatable)]
     async fn ids(&self, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError>;
 
-    /// Those of these tickets (`descriptions.lend`) that lie in a message, or with who received it.
-    /// For servers that lent them. At most 80.
+    /// Tells which of these tickets (`descriptions.export`), at most 80, lie in a message or with
+    /// its receiver. For the servers that exported them.
     #[op(repeatable)]
     async fn unsettled(&self, tickets: Vec<u64>) -> Result<Vec<u64>, ProcessError>;
 
@@ -469,7 +469,7 @@ pub trait Process {
     #[op(repeatable)]
     async fn first_ended(&self) -> Result<Ended, ProcessError>;
 
-    /// Nobody will claim what the client, a server, lent for this ticket.
+    /// Nobody will claim what the client, a server, exported under this ticket.
     #[event]
     fn settled(&self, ticket: u64);
 

@@ -14,7 +14,7 @@ pub enum Doorbell {
 }
 
 impl Doorbell {
-    /// Sets the peer's bits without lending it time.
+    /// Sets the peer's bits without donating time to it.
     pub(crate) fn nudge(self) {
         match self {
             Doorbell::Notify(handle) | Doorbell::Portal(handle) => drop(sys::notify(handle)),

@@ -7,8 +7,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// Stands for what is lent and was not received yet; no client has this id.
-pub const LENT: u64 = u64::MAX;
+/// Stands for a message that carries the description and was not received yet; no client has this
+/// id.
+pub const IN_FLIGHT: u64 = u64::MAX;
 
 /// References by client ([`crate::client_id`]), in the order of clients: most have one or two, and
 /// are asked for in each request.
@@ -70,14 +71,14 @@ impl Holders {
         true
     }
 
-    /// A client ended: all of its references go. False if it had none.
-    pub fn forget(&mut self, client: u64) -> bool {
+    /// Removes all references of a client, which ended. False if it had none.
+    pub fn remove_all(&mut self, client: u64) -> bool {
         self.place(client).is_ok_and(|place| self.counts.remove(place).1 > 0)
     }
 
-    /// Some client holds it, which is more than being lent.
+    /// Whether a client holds it, and not only a message.
     pub fn has_client(&self) -> bool {
-        self.counts.iter().any(|(client, _)| *client != LENT)
+        self.counts.iter().any(|(client, _)| *client != IN_FLIGHT)
     }
 
     /// Nobody holds it.
@@ -99,13 +100,13 @@ mod tests {
 
     #[test]
     fn however_many_hold_it_each_is_found() {
-        let (mut holders, all) = (Holders::default(), [50, 10, LENT, 30, 20, 40]);
+        let (mut holders, all) = (Holders::default(), [50, 10, IN_FLIGHT, 30, 20, 40]);
         for count in 0..=all.len() {
             assert!(all.iter().enumerate().all(|(place, client)| holders.contains(*client) == (place < count)));
             all.get(count).into_iter().for_each(|client| holders.add(*client));
         }
         assert_eq!(holders.among(20..=49).collect::<Vec<_>>(), [20, 30, 40]);
-        assert_eq!((holders.among(51..=60).count(), holders.among(0..=LENT).count()), (0, 6));
+        assert_eq!((holders.among(51..=60).count(), holders.among(0..=IN_FLIGHT).count()), (0, 6));
         for client in [50, 10, 30, 20, 40] {
             assert!(holders.has_client() && holders.remove(client) && !holders.contains(client));
         }
@@ -122,6 +123,6 @@ mod tests {
         assert!(holders.remove(9) && !holders.contains(9) && !holders.remove(9));
         assert!(holders.remove(7) && holders.contains(7));
         holders.add(7);
-        assert!(holders.forget(7) && holders.is_empty() && !holders.forget(7));
+        assert!(holders.remove_all(7) && holders.is_empty() && !holders.remove_all(7));
     }
 }

@@ -34,7 +34,7 @@ pub use bulk::{Bulk, BulkSpan, OutOfBounds};
 pub use call::{Call, CallError, queued};
 pub use client::{Client, ClientChannel};
 pub use doorbell::Doorbell;
-pub use holders::{Holders, LENT};
+pub use holders::{Holders, IN_FLIGHT};
 pub use link::{SendError, Wiring, client_id};
 #[cfg(not(target_os = "none"))]
 pub use loopback::{loopback, loopback_memory, loopback_wiring};

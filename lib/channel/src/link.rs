@@ -35,7 +35,7 @@ pub struct Wiring {
     pub remote: bool,
     /// The peer's component name.
     pub peer: String,
-    /// The set of channels it belongs to, if that is lent to one client after another; else 0.
+    /// The set of channels it belongs to, if one client after another uses that; else 0.
     pub peer_set: u32,
 }
 
@@ -234,7 +234,8 @@ impl Link {
             fence(Ordering::SeqCst);
             sent = writer.write(slots, index, header, body);
         }
-        // Who waits for a reply on this core sleeps, or lent us its time and runs when we sleep.
+        // A caller that waits for a reply on this core sleeps, or donates its time to us and runs
+        // when we sleep.
         if header.kind == Kind::Reply && !self.remote && self.rung_at.get() == before {
             self.rung_at.set(writer.position());
         }
@@ -347,7 +348,7 @@ impl Link {
         fence(Ordering::SeqCst);
     }
 
-    /// Sets the peer's bits without lending it time.
+    /// Sets the peer's bits without donating time to it.
     pub fn nudge(&self) {
         self.doorbell.nudge();
     }

@@ -1,6 +1,6 @@
-//! What a caller is known to hold, as far as its calls have told. Others of its calls take things
-//! away unseen, so some of it is stale; that is wanted, but not mostly: of two handles the one that
-//! is the likelier to work comes, by how calls with them ended before.
+//! What a caller is known to hold, as far as the results of its calls have shown. Some calls take
+//! things away unseen, so some of it is stale. A few stale handles are wanted: of two handles
+//! drawn, the pool gives the one that is likelier to work, by how earlier calls with them ended.
 
 use abi::call::Word;
 use abi::call::kinds::Gives;
@@ -8,17 +8,17 @@ use abi::{Call, Error, Handle, ObjectType};
 
 use crate::{Made, Random};
 
-/// Handles that are remembered.
+/// Handles that the pool holds.
 const HANDLES: usize = 96;
-/// Handles that were, and ids of shared objects.
+/// Handles given up that it keeps, and ids of shared objects.
 const OLD: usize = 8;
 const IDS: usize = 8;
-/// One handle in so many is one that was given up.
+/// One handle drawn in so many is one that was given up.
 const STALE_IN: u64 = 24;
-/// One handle in so many is taken whatever is known of it, so that each comes.
+/// One handle in so many is drawn whatever is known of it, so that each is tried.
 const UNSEEN_IN: u64 = 4;
-/// What is thought of a handle that was just made or worked. A refusal that may be due to it takes
-/// one away, down to none.
+/// The trust in a handle that was just made or worked. A refusal that may be due to the handle
+/// takes one away, down to none.
 const TRUST_MAX: u8 = 3;
 
 /// A handle that a caller was given.
@@ -33,7 +33,7 @@ struct Known {
 pub struct Pool {
     handles: [Known; HANDLES],
     count: usize,
-    /// The first ones, which are never forgotten to make room.
+    /// The first ones, which are never given up to make room.
     kept: usize,
     old: [u64; OLD],
     named: [u64; OLD],
@@ -67,7 +67,7 @@ impl Pool {
         }
     }
 
-    fn forget(&mut self, index: usize) -> u64 {
+    fn remove(&mut self, index: usize) -> u64 {
         let handle = self.handles[index].handle;
         self.handles.copy_within(index + 1..self.count, index);
         self.count -= 1;
@@ -77,8 +77,8 @@ impl Pool {
         handle
     }
 
-    /// A handle to give up before the next call, so that there is room for what that gives: the
-    /// less likely to work of two.
+    /// Gives up a handle before the next call, so that there is room for what that gives: the less
+    /// likely to work of two. `None` while there is room.
     pub fn surplus(&mut self, random: &mut Random) -> Option<u64> {
         if self.count < HANDLES {
             return None;
@@ -86,11 +86,11 @@ impl Pool {
         let mut any = || self.kept + random.below((self.count - self.kept) as u64) as usize;
         let (one, other) = (any(), any());
         let index = if self.handles[one].trust <= self.handles[other].trust { one } else { other };
-        Some(self.forget(index))
+        Some(self.remove(index))
     }
 
-    /// A handle of that type, mostly the likelier to work of two; now and then one that was given
-    /// up. 0 if there is none.
+    /// Draws a handle of that type, mostly the likelier to work of two; now and then one that was
+    /// given up. 0 if there is none.
     pub fn handle(&self, random: &mut Random, wanted: Option<ObjectType>) -> u64 {
         if random.once_in(STALE_IN) {
             return random.one(&self.old);
@@ -110,20 +110,20 @@ impl Pool {
         known[from..].iter().chain(&known[..from]).find(fits).copied()
     }
 
-    /// An id of a shared object that a call gave, or of a pool.
+    /// Draws the id of a shared object that a call gave, or of a pool.
     pub fn id(&self, random: &mut Random) -> u64 {
         random.one(&self.ids).0
     }
 
-    /// A handle in a shared share that a call gave; now and then of a share and an object that need
-    /// not belong together.
+    /// Draws a handle in a shared share that a call gave; now and then one made of a share and an
+    /// object that need not belong together.
     pub fn named(&self, random: &mut Random) -> u64 {
         let (share, id) = (Handle(self.handle(random, Some(ObjectType::Share))), self.id(random));
         let mixed = Handle::in_share(share, id).map_or(share.0, |pair| pair.0);
         if random.once_in(4) { mixed } else { random.one(&self.named) }
     }
 
-    /// A mapping that was made: range, address, pages.
+    /// Draws a mapping that was made: range, address, pages.
     pub fn mapped(&self, random: &mut Random) -> Option<[u64; 3]> {
         Some(random.one(&self.mapped)).filter(|[.., pages]| *pages > 0)
     }
@@ -169,7 +169,7 @@ impl Pool {
         match call {
             Call::CapDrop => {
                 if let Some(index) = self.handles[..self.count].iter().position(|known| known.handle == made.words[0]) {
-                    self.forget(index);
+                    self.remove(index);
                 }
             }
             Call::RangeMap => {

@@ -23,8 +23,8 @@ pub struct Companion {
 
 impl Companion {
     /// Starts `entry` with `argument`; time of that priority (at most what the caller may give) in
-    /// slices of `slice_us` (100 to 1,000,000), or none: then it runs on what callers of its
-    /// portals lend it. Errors: those of `ContextAlloc` and `ContextSchedule`.
+    /// slices of `slice_us` (100 to 1,000,000), or none: then it runs on time that callers of its
+    /// portals donate. Errors: those of `ContextAlloc` and `ContextSchedule`.
     ///
     /// # Safety
     /// `entry` neither allocates nor frees, uses no executor and no log, and reaches no object that

@@ -78,7 +78,7 @@ mod time;
 mod watch;
 
 pub use backoff::Backoff;
-pub use channel::{Bulk, Clients, Holders, LENT, Peer};
+pub use channel::{Bulk, Clients, Holders, IN_FLIGHT, Peer};
 pub use companion::Companion;
 pub use endpoint::{Incoming, inject_fault};
 pub use executor::{

@@ -30,7 +30,7 @@ impl CallRing {
         ring
     }
 
-    /// Its header, for whoever wants to see more than the methods tell.
+    /// Gives the ring's header, for a caller that needs more than the methods give.
     pub fn header(&self) -> &Ring {
         // SAFETY: by the contract of `new`; only atomics touch it.
         unsafe { &*(self.address as *const Ring) }

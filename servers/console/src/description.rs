@@ -267,7 +267,7 @@ impl DescriptionsServer for Console {
         Ok(())
     }
 
-    async fn lend(&self, _peer: &Peer, _id: DescriptionId) -> Result<u64, DescriptionError> {
+    async fn export(&self, _peer: &Peer, _id: DescriptionId) -> Result<u64, DescriptionError> {
         Err(DescriptionError::NotSupported)
     }
 

@@ -239,8 +239,8 @@ impl DescriptionsServer for Server {
         Ok(())
     }
 
-    async fn lend(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
-        Server::lend(self, peer, id)
+    async fn export(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
+        Server::export(self, peer, id)
     }
 
     async fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {

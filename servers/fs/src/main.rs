@@ -55,8 +55,8 @@ async fn component(start: Start) {
     let server = Rc::new(server::Server::new(store, processes, memory, start.cores()));
 
     if let Some(processes) = server.processes.clone() {
-        let (lender, unsure, asked) = (server.clone(), server.clone(), processes.clone());
-        runtime::spawn(async move { contracts::lending::listen(&*lender, &processes).await });
+        let (exporter, unsure, asked) = (server.clone(), server.clone(), processes.clone());
+        runtime::spawn(async move { contracts::in_flight::listen(&*exporter, &processes).await });
         runtime::spawn(async move { unsure.settle_unsent(&asked).await });
     }
 

@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
-use channel::{Clients, Holders, LENT, Peer};
+use channel::{Clients, Holders, IN_FLIGHT, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry, may_have};
 use contracts::files::{Hold, Lock, LockKind, seal};
-use contracts::lending::{Lender, Tickets, settle_unknown};
+use contracts::in_flight::{Exporter, Tickets, settle_unknown};
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
 use fs_core::locks::{Locks, Owner};
@@ -70,11 +70,11 @@ pub struct Server {
     pub cores: u32,
     pub open: RefCell<BTreeMap<DescriptionId, Open>>,
     pub locks: RefCell<Locks>,
-    /// What clients lend each other.
+    /// What clients pass to each other.
     pub tickets: RefCell<Tickets>,
     /// Tickets of senders that have ended, and word of that.
     unsure: RefCell<Vec<u64>>,
-    lender_ended: Watch,
+    exporter_ended: Watch,
     /// Some lock went or shrank.
     pub unlocked: Watch,
     last_id: Cell<DescriptionId>,
@@ -93,7 +93,7 @@ impl Server {
             locks: RefCell::default(),
             tickets: RefCell::default(),
             unsure: RefCell::default(),
-            lender_ended: Watch::default(),
+            exporter_ended: Watch::default(),
             unlocked: Watch::default(),
             last_id: Cell::new(0),
             clients: Clients::default(),
@@ -187,7 +187,7 @@ impl Server {
     pub fn release(&self, client: u64, id: DescriptionId, at_end: bool) -> bool {
         let mut all = self.open.borrow_mut();
         let Some(open) = all.get_mut(&id) else { return false };
-        let held = if at_end { open.holders.forget(client) } else { open.holders.remove(client) };
+        let held = if at_end { open.holders.remove_all(client) } else { open.holders.remove(client) };
         let is_last = open.holders.is_empty();
         if let Target::Inode(inode) = open.target {
             let mut locks = self.locks.borrow_mut();
@@ -219,11 +219,11 @@ impl Server {
         for (client, id) in held {
             self.release(client, id, true);
         }
-        // What it lent and did not send has to be found.
-        let tickets = self.tickets.borrow().of(|lender| gone.was(lender));
+        // What it exported and did not send has to be found.
+        let tickets = self.tickets.borrow().of(|exporter| gone.was(exporter));
         if !tickets.is_empty() {
             self.unsure.borrow_mut().extend(tickets);
-            self.lender_ended.changed();
+            self.exporter_ended.changed();
         }
     }
 
@@ -231,24 +231,24 @@ impl Server {
     pub async fn settle_unsent(&self, processes: &ProcessClient) {
         loop {
             let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
-            let unsure = self.lender_ended.until(take).await;
+            let unsure = self.exporter_ended.until(take).await;
             settle_unknown(self, processes, unsure).await;
         }
     }
 
-    /// Lends what a client holds: one more reference, which a ticket stands for.
-    pub fn lend(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
+    /// Exports what a client holds: a ticket stands for one more reference.
+    pub fn export(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
         let mut ticket = [0; 8];
         runtime::fill_random(&mut ticket);
         let ticket = u64::from_ne_bytes(ticket);
         self.with(peer, id, |open| {
-            self.tickets.borrow_mut().lend(ticket, id, peer.id())?;
-            open.holders.add(LENT);
+            self.tickets.borrow_mut().add(ticket, id, peer.id())?;
+            open.holders.add(IN_FLIGHT);
             Ok(ticket)
         })
     }
 
-    /// A client gets what was lent.
+    /// Gives a client a reference to what a ticket stands for.
     pub fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
         let id = self.tickets.borrow().get(ticket)?;
         self.open.borrow_mut().get_mut(&id).ok_or(DescriptionError::BadId)?.holders.add(peer.id());
@@ -256,11 +256,11 @@ impl Server {
     }
 }
 
-impl Lender for Server {
+impl Exporter for Server {
     fn settle(&self, ticket: u64) {
-        let lent = self.tickets.borrow_mut().settle(ticket);
-        if let Some(id) = lent {
-            self.release(LENT, id, false);
+        let exported = self.tickets.borrow_mut().settle(ticket);
+        if let Some(id) = exported {
+            self.release(IN_FLIGHT, id, false);
         }
     }
 

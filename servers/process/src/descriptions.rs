@@ -46,8 +46,8 @@ pub struct Service {
     waiting: RefCell<Waiters>,
     /// Who is told when a description becomes ready: by that and client.
     watchers: RefCell<BTreeMap<(DescriptionId, u64), Watcher>>,
-    /// The servers that lend what they keep.
-    lenders: RefCell<BTreeMap<Keeper, ProcessEvents>>,
+    /// The servers that export descriptions, each told when its tickets are settled.
+    exporters: RefCell<BTreeMap<Keeper, ProcessEvents>>,
     /// The programs that may be given descriptions.
     pub clients: Clients,
     /// Rung when a timer was set.
@@ -102,22 +102,22 @@ impl Service {
             changed: Cell::default(),
             waiting: RefCell::default(),
             watchers: RefCell::default(),
-            lenders: RefCell::default(),
+            exporters: RefCell::default(),
             clients: Clients::default(),
             timers_changed: Watch::new(),
             log: Log::default(),
         }
     }
 
-    /// A client of the server's contract `process` is entered if it lends. Its name is the
-    /// monitor's word.
+    /// Enters a client of the contract `process` that exports descriptions. The monitor vouches for
+    /// its name.
     pub fn meet(&self, peer: &Peer) {
         let keeper = match peer.name() {
             "fs" => Keeper::Files,
             "tcp" => Keeper::Network,
             _ => return,
         };
-        self.lenders.borrow_mut().insert(keeper, ProcessEvents::new(peer));
+        self.exporters.borrow_mut().insert(keeper, ProcessEvents::new(peer));
     }
 
     fn identified(&self, client: u64, how: fn(ProcessId, &Identity) -> Credentials) -> Credentials {
@@ -155,7 +155,7 @@ impl Service {
         result
     }
 
-    /// Tells the log, and the servers that lend, what is for them.
+    /// Writes lines to the log, and tells exporters which tickets are settled.
     #[cold]
     fn pass_word(&self) {
         let mut table = self.table.borrow_mut();
@@ -166,9 +166,9 @@ impl Service {
             self.log.tell(processes.get(process).map_or("a program", |process| process.name.as_str()), &line);
         }
         for (keeper, ticket) in settled {
-            if let Some(lender) = self.lenders.borrow().get(&keeper) {
+            if let Some(exporter) = self.exporters.borrow().get(&keeper) {
                 // One that loses an event asks which tickets there are.
-                let _ = lender.settled(ticket);
+                let _ = exporter.settled(ticket);
             }
         }
     }
@@ -376,7 +376,7 @@ impl DescriptionsServer for Service {
         Ok(())
     }
 
-    async fn lend(&self, _: &Peer, _: DescriptionId) -> Outcome<u64> {
+    async fn export(&self, _: &Peer, _: DescriptionId) -> Outcome<u64> {
         Err(DescriptionError::NotSupported)
     }
 

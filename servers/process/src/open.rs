@@ -18,7 +18,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use channel::{Holders, LENT};
+use channel::{Holders, IN_FLIGHT};
 use contracts::descriptions::{
     DescriptionError as Error, DescriptionId, Keeper, Kind, RIGHTS_MAX, Right, may_have, ready,
 };
@@ -291,22 +291,22 @@ impl Descriptions {
         }
         let sent = self.sockets.send(id, sender, offered, get)?;
         if sent > 0 || self.sockets.kind(id)? != SocketKind::Stream {
-            sender.rights.iter().for_each(|right| self.lend(right));
+            sender.rights.iter().for_each(|right| self.put_in_flight(right));
             self.release_lost();
         }
         Ok(sent)
     }
 
-    /// A right is on its way.
-    fn lend(&mut self, right: &Right) {
+    /// Counts a right as in flight.
+    fn put_in_flight(&mut self, right: &Right) {
         match right.keeper {
-            Keeper::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(LENT)),
+            Keeper::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(IN_FLIGHT)),
             Keeper::Console => {}
             Keeper::Files | Keeper::Network => drop(self.tickets.insert(right.token, (right.keeper, None))),
         }
     }
 
-    /// Rights were not sent.
+    /// Settles the tickets of rights that were not sent.
     pub fn lose(&mut self, rights: &[Right]) {
         let strange = rights.iter().filter(|right| !self.tickets.contains_key(&right.token));
         let tickets = strange.filter(|right| matches!(right.keeper, Keeper::Files | Keeper::Network));
@@ -329,7 +329,7 @@ impl Descriptions {
                         open.holders.add(client);
                     }
                     if !wish.peek {
-                        self.end_loan(right.token);
+                        self.take_from_flight(right.token);
                     }
                 }
                 Keeper::Console => {}
@@ -360,18 +360,18 @@ impl Descriptions {
         }
     }
 
-    fn end_loan(&mut self, id: DescriptionId) {
+    fn take_from_flight(&mut self, id: DescriptionId) {
         if let Some(open) = self.all.get_mut(&id) {
-            open.holders.remove(LENT);
+            open.holders.remove(IN_FLIGHT);
         }
         self.release_unheld(id);
     }
 
-    /// Rights in messages that are lost go, and what they held with them.
+    /// Releases rights in messages that are lost, and what they held with them.
     fn release_lost(&mut self) {
         while let Some(right) = self.sockets.lost.pop() {
             match right.keeper {
-                Keeper::Process => self.end_loan(right.token),
+                Keeper::Process => self.take_from_flight(right.token),
                 Keeper::Console => {}
                 Keeper::Files | Keeper::Network => {
                     self.tickets.remove(&right.token);
@@ -381,12 +381,12 @@ impl Descriptions {
         }
     }
 
-    /// Sockets that only messages hold: those that lie nowhere but with each other are emptied, and
-    /// so closed. Linux has a collector for them too.
+    /// Collects sockets that only messages in flight hold: empties those that are reached from each
+    /// other alone, which closes them. Linux has a collector for them too.
     fn collect(&mut self) {
-        let is_lent_only = |open: &Open| !open.holders.has_client();
-        let lent = self.all.iter().filter(|(_, open)| is_lent_only(open));
-        let mut unreached: BTreeSet<_> = lent.map(|(id, _)| *id).collect();
+        let is_in_flight_only = |open: &Open| !open.holders.has_client();
+        let in_flight = self.all.iter().filter(|(_, open)| is_in_flight_only(open));
+        let mut unreached: BTreeSet<_> = in_flight.map(|(id, _)| *id).collect();
         let mut reached: Vec<_> = self.all.keys().filter(|id| !unreached.contains(id)).copied().collect();
         while let Some(id) = reached.pop() {
             let held = self.sockets.rights_at(id).into_iter().filter(|right| right.keeper == Keeper::Process);
@@ -617,16 +617,16 @@ impl Descriptions {
         if !open.holders.remove(client) {
             return Err(Error::BadId);
         }
-        let is_lent_only = !open.holders.has_client() && !open.holders.is_empty();
-        self.released(&[id], is_lent_only);
+        let is_in_flight_only = !open.holders.has_client() && !open.holders.is_empty();
+        self.released(&[id], is_in_flight_only);
         Ok(())
     }
 
-    /// Clients have given these back, of which some are still lent.
-    fn released(&mut self, ids: &[DescriptionId], any_lent: bool) {
+    /// Destroys those of these that nobody holds any more; `any_in_flight`: messages alone hold some.
+    fn released(&mut self, ids: &[DescriptionId], any_in_flight: bool) {
         ids.iter().for_each(|id| self.release_unheld(*id));
         self.release_lost();
-        if any_lent {
+        if any_in_flight {
             self.collect();
             self.release_lost();
         }
@@ -666,18 +666,18 @@ impl Descriptions {
 
     /// Clients ended: all they held goes. They are among `ids`.
     pub fn forget(&mut self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
-        let (mut unheld, mut any_lent) = (Vec::new(), false);
+        let (mut unheld, mut any_in_flight) = (Vec::new(), false);
         for (id, open) in &mut self.all {
             let gone: Vec<_> = open.holders.among(ids.clone()).filter(|client| is_gone(*client)).collect();
             for client in &gone {
-                open.holders.forget(*client);
+                open.holders.remove_all(*client);
             }
             if open.holders.is_empty() {
                 unheld.push(*id);
             }
-            any_lent |= !gone.is_empty() && !open.holders.has_client() && !open.holders.is_empty();
+            any_in_flight |= !gone.is_empty() && !open.holders.has_client() && !open.holders.is_empty();
         }
-        self.released(&unheld, any_lent);
+        self.released(&unheld, any_in_flight);
         let is_theirs =
             |receiver: &Option<u64>| receiver.is_some_and(|client| ids.contains(&client) && is_gone(client));
         let theirs = self.tickets.extract_if(.., |_, (_, receiver)| is_theirs(receiver));

@@ -133,8 +133,8 @@ async fn component(start: Start) {
     let service = Rc::new(Service::new(Sockets::new(Tcp::new(receive, transmit, secret))));
     runtime::spawn(turns(service.clone(), ip.clone()));
     if let Ok(processes) = start.client::<ProcessClient>("process") {
-        let (lender, unsure, asked) = (service.clone(), service.clone(), processes.clone());
-        runtime::spawn(async move { contracts::lending::listen(&*lender, &processes).await });
+        let (exporter, unsure, asked) = (service.clone(), service.clone(), processes.clone());
+        runtime::spawn(async move { contracts::in_flight::listen(&*exporter, &processes).await });
         runtime::spawn(async move { unsure.settle_unsent(&asked).await });
     }
     let mut clients = start.incoming(sockets::NAME);

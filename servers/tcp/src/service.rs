@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use contracts::BulkSpan;
 use contracts::descriptions::*;
-use contracts::lending::{Lender, settle_unknown};
+use contracts::in_flight::{Exporter, settle_unknown};
 use contracts::process::ProcessClient;
 use contracts::sockets::*;
 use core::cell::{Cell, RefCell};
@@ -32,7 +32,7 @@ pub struct Service {
     events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
     /// Tickets of senders that have ended, and word of that.
     unsure: RefCell<Vec<u64>>,
-    lender_ended: Watch,
+    exporter_ended: Watch,
 }
 
 impl Service {
@@ -45,7 +45,7 @@ impl Service {
             stale: Cell::new(false),
             events: RefCell::new(BTreeMap::new()),
             unsure: RefCell::default(),
-            lender_ended: Watch::default(),
+            exporter_ended: Watch::default(),
         }
     }
 
@@ -145,11 +145,11 @@ impl Service {
         self.events.borrow_mut().retain(|client, _| !peer.was(*client));
         self.sockets.borrow_mut().client_gone(peer.ids(), |client| peer.was(client));
         self.wakeup.notify();
-        // What it lent and did not send has to be found.
-        let tickets = self.sockets.borrow().tickets.of(|lender| peer.was(lender));
+        // What it exported and did not send has to be found.
+        let tickets = self.sockets.borrow().tickets.of(|exporter| peer.was(exporter));
         if !tickets.is_empty() {
             self.unsure.borrow_mut().extend(tickets);
-            self.lender_ended.changed();
+            self.exporter_ended.changed();
         }
     }
 
@@ -157,13 +157,13 @@ impl Service {
     pub async fn settle_unsent(&self, processes: &ProcessClient) {
         loop {
             let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
-            let unsure = self.lender_ended.until(take).await;
+            let unsure = self.exporter_ended.until(take).await;
             settle_unknown(self, processes, unsure).await;
         }
     }
 }
 
-impl Lender for Service {
+impl Exporter for Service {
     fn settle(&self, ticket: u64) {
         self.sockets.borrow_mut().settle_ticket(ticket);
         self.wakeup.notify();
@@ -385,10 +385,10 @@ impl DescriptionsServer for Service {
         Ok(())
     }
 
-    async fn lend(&self, peer: &Peer, id: DescriptionId) -> Outcome<u64> {
+    async fn export(&self, peer: &Peer, id: DescriptionId) -> Outcome<u64> {
         let mut ticket = [0; 8];
         runtime::fill_random(&mut ticket);
-        self.sockets.borrow_mut().lend(peer.id(), id, u64::from_ne_bytes(ticket))
+        self.sockets.borrow_mut().export(peer.id(), id, u64::from_ne_bytes(ticket))
     }
 
     async fn claim(&self, peer: &Peer, ticket: u64) -> Outcome<DescriptionId> {

@@ -9,13 +9,13 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use contracts::descriptions::{DescriptionError as Error, DescriptionId, WatchFor, Watched, may_have, ready};
-use contracts::lending::Tickets;
+use contracts::in_flight::Tickets;
 use contracts::sockets::{Accepted, Address, Family, Shutdown, SocketAddress, SocketAddress6, SocketKind};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
 use core::task::Waker;
 use packet::Memory;
-use runtime::{Holders, LENT};
+use runtime::{Holders, IN_FLIGHT};
 use smoltcp::socket::tcp::State;
 
 use crate::changes::Change;
@@ -97,7 +97,7 @@ pub struct Sockets<M> {
     /// Who has each port of TCP; several only if all share it.
     pub(crate) bound: BTreeMap<u16, Vec<DescriptionId>>,
     next_id: DescriptionId,
-    /// What clients lend each other.
+    /// What clients pass to each other.
     pub tickets: Tickets,
 }
 
@@ -414,26 +414,26 @@ impl<M: Memory> Sockets<M> {
         self.table.values_mut().for_each(|description| description.holders.inherit(parent, child));
     }
 
-    /// A client passes on what it holds: one more reference, which a ticket stands for.
-    pub fn lend(&mut self, client: ClientId, id: DescriptionId, ticket: u64) -> Result<u64, Error> {
+    /// Exports what a client holds: a ticket stands for one more reference.
+    pub fn export(&mut self, client: ClientId, id: DescriptionId, ticket: u64) -> Result<u64, Error> {
         self.get(client, id)?;
-        self.tickets.lend(ticket, id, client)?;
-        self.get(client, id)?.holders.add(LENT);
+        self.tickets.add(ticket, id, client)?;
+        self.get(client, id)?.holders.add(IN_FLIGHT);
         Ok(ticket)
     }
 
-    /// A client gets what was lent.
+    /// Gives a client a reference to what a ticket stands for.
     pub fn claim(&mut self, client: ClientId, ticket: u64) -> Result<DescriptionId, Error> {
         let id = self.tickets.get(ticket)?;
-        self.get(LENT, id)?.holders.add(client);
+        self.get(IN_FLIGHT, id)?.holders.add(client);
         Ok(id)
     }
 
     /// Nobody will claim it any more.
     pub fn settle_ticket(&mut self, ticket: u64) {
         if let Some(id) = self.tickets.settle(ticket) {
-            // It is lent: this cannot fail.
-            let _ = self.close(LENT, id);
+            // The message in flight holds it: this cannot fail.
+            let _ = self.close(IN_FLIGHT, id);
         }
     }
 

@@ -253,13 +253,13 @@ fn references_keep_a_connection_and_strangers_cannot_reach_it() {
 }
 
 #[test]
-fn what_is_lent_lives_until_it_is_settled() {
+fn what_is_in_flight_lives_until_it_is_settled() {
     let mut net = Net::new();
     let listener = net.server.listen(80);
     let (server, client) = net.connection(listener, 80);
     let sockets = &mut net.server.sockets;
-    assert_eq!(sockets.lend(2, server, 77), Err(DescriptionError::BadId));
-    assert_eq!(sockets.lend(ME, server, 77), Ok(77));
+    assert_eq!(sockets.export(2, server, 77), Err(DescriptionError::BadId));
+    assert_eq!(sockets.export(ME, server, 77), Ok(77));
     sockets.close(ME, server).unwrap();
     assert_eq!(sockets.claim(2, 78), Err(DescriptionError::BadId));
     assert_eq!(sockets.claim(2, 77), Ok(server));
@@ -271,7 +271,7 @@ fn what_is_lent_lives_until_it_is_settled() {
     net.client.write(client, b"still here").unwrap();
     net.settle();
     assert_eq!(net.server.sockets.available(2, server), Ok(10));
-    assert_eq!(net.server.sockets.lend(2, server, 79), Ok(79));
+    assert_eq!(net.server.sockets.export(2, server, 79), Ok(79));
     net.server.sockets.client_gone(2..=2, |_| true);
     net.settle();
     assert_eq!(net.client.read(client, 1), Err(DescriptionError::WouldBlock), "it is on its way to somebody");

@@ -93,15 +93,15 @@ pub async fn send(
     let mut done = 0;
     loop {
         let ask = async |wait, limit_ns| {
-            // They go with the first byte; what could not be sent is lent no more.
-            let lent = rights::lend(if done == 0 { descriptors } else { &[] }).await?;
+            // They go with the first byte; what could not be sent is in flight no more.
+            let exported = rights::export(if done == 0 { descriptors } else { &[] }).await?;
             let _turn = proxy().turn(turn_of(server)).await;
             let part = gather(&left, bulk.len())?;
             bulk.write(0, &part).map_err(|_| Errno::EIO)?;
             // One byte too many lets the server say that a message is too long.
             let is_all = part.len() as u64 == total - done;
             let span = BulkSpan { offset: 0, length: part.len() as u32 + u32::from(!is_all) };
-            let send = || client.send(found.id, span, to.clone(), lent.clone(), wait);
+            let send = || client.send(found.id, span, to.clone(), exported.clone(), wait);
             let sent = answer_within(server, limit_ns, send).await?;
             Ok(u64::from(sent).min(part.len() as u64))
         };

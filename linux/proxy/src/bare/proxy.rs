@@ -312,7 +312,7 @@ async fn signals() {
                 runtime::log!("signals were lost");
                 with_state(|state| state.parent = PARENT_UNKNOWN);
             }
-            // For servers that lend.
+            // For servers that export descriptions.
             ProcessEvent::Settled { .. } => {}
             ProcessEvent::PeerRestarted => with_state(|state| state.parent = PARENT_UNKNOWN),
             ProcessEvent::Closed => return,

@@ -30,7 +30,7 @@ fn server_of(keeper: Keeper) -> u32 {
 
 /// Makes what a message carries of the program's descriptors. `EBADF`, `EINVAL` for too many and
 /// for what lives in the program itself (epoll sets, signalfd, directories of its own in /proc).
-pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
+pub async fn export(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
     if descriptors.len() > RIGHTS_MAX {
         return Err(Errno::EINVAL.into());
     }
@@ -47,8 +47,8 @@ pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
     let mut rights = Vec::new();
     for Description { id, server, flags, kind, .. } in found {
         let (keeper, token) = match server {
-            server::FS => (Keeper::Files, proxy().server(server)?.lend(id).await?),
-            server::TCP => (Keeper::Network, proxy().server(server)?.lend(id).await?),
+            server::FS => (Keeper::Files, proxy().server(server)?.export(id).await?),
+            server::TCP => (Keeper::Network, proxy().server(server)?.export(id).await?),
             server::PROCESS => (Keeper::Process, id),
             server::CONSOLE => (Keeper::Console, id),
             _ => return Err(Errno::EINVAL.into()),
