@@ -267,9 +267,9 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// Whose description is on its way from one program to another.
+/// The server whose description is in flight from one program to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Keeper {
+pub enum Origin {
     Files,
     Process,
     Console,
@@ -279,11 +279,11 @@ pub enum Keeper {
 /// Descriptions that one message may carry.
 pub const RIGHTS_MAX: usize = 32;
 
-/// A description on its way from one program to another, in a message of a socket of `process`. It
-/// is held meanwhile, whatever becomes of the sender, until the message was received or is lost.
+/// A description in flight from one program to another, in a message of a socket of `process`. The
+/// message holds it, whatever becomes of the sender, until it was received or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Right {
-    pub keeper: Keeper,
+    pub origin: Origin,
     /// The ticket of [`Descriptions::export`]; at `process`, and at `console` where everybody holds
     /// everything, the description itself.
     pub token: u64,

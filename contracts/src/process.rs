@@ -91,14 +91,14 @@ pub struct Interest {
     pub continued: bool,
 }
 
-/// Answer to [`Process::background`].
+/// Answer to [`Process::terminal_access`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
+pub enum TerminalAccess {
     /// The caller may use the terminal.
     Foreground,
-    /// It may not; its group was sent SIGTTIN if the caller wished so.
+    /// It may not; its group was sent SIGTTIN if the caller asked for that.
     Background,
-    /// It may not, and nobody could continue its group if it stopped.
+    /// It may not, and its group is orphaned: nobody could continue it if it stopped.
     Orphaned,
 }
 
@@ -211,9 +211,9 @@ pub enum IdChange {
     All([Option<u32>; 3]),
 }
 
-/// Bytes of its stack, from its stack pointer on, of which a thread that called vfork
+/// Bytes of a parent's stack, from its stack pointer on, of which a thread that called vfork
 /// ([`Process::fork_prepare`]) is told what the child changed.
-pub const LENT_BYTES_MAX: u32 = 4096;
+pub const VFORK_STACK_BYTES_MAX: u32 = 4096;
 
 /// What a child changed of its parent's stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,9 +297,9 @@ pub trait Process {
     #[op]
     async fn returned(&self, child: ProcessId) -> Result<Vec<StackChange>, ProcessError>;
 
-    /// The caller, which was made with `is_vfork`, changed this (at most 700 bytes); with the last
-    /// of it, it has given back what it had. `NotFound` for another caller, `TooMany` for more than
-    /// a stack of [`LENT_BYTES_MAX`] could change.
+    /// Tells the parent what the caller, which was made with `is_vfork`, changed (at most 700
+    /// bytes); with the last of it, the parent's thread goes on. `NotFound` for another caller,
+    /// `TooMany` for more than a stack of [`VFORK_STACK_BYTES_MAX`] could change.
     #[op]
     async fn give_back(&self, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError>;
 
@@ -327,10 +327,10 @@ pub trait Process {
     #[op(oneway)]
     fn resumed(&self);
 
-    /// The caller is about to read the terminal, whose foreground group is this. With `signal`, one
-    /// of the background has its group sent SIGTTIN.
+    /// Tells whether the caller may read the terminal whose foreground group is `foreground`. With
+    /// `signal`, the group of a caller in the background is sent SIGTTIN.
     #[op]
-    async fn standing(&self, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError>;
+    async fn terminal_access(&self, foreground: ProcessId, signal: bool) -> Result<TerminalAccess, ProcessError>;
 
     /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain: the target has
     /// ended, and is told to its parent, when all it had is free again. Others become

@@ -92,8 +92,8 @@ pub struct ProcessState {
     pub child_id_at: u64,
     /// The id that a child being forked will have.
     pub child: u64,
-    /// Where a child that is being forked has its parent's stack on loan (vfork), 0 = nowhere.
-    pub lent_at: u64,
+    /// Where a child of vfork, which is being forked, has its parent's stack; 0 = nowhere.
+    pub vfork_stack_at: u64,
     /// What of the memory map belongs to files.
     pub pieces: Pieces,
     /// Descriptors.

@@ -47,7 +47,7 @@ pub struct Service {
     /// Who is told when a description becomes ready: by that and client.
     watchers: RefCell<BTreeMap<(DescriptionId, u64), Watcher>>,
     /// The servers that export descriptions, each told when its tickets are settled.
-    exporters: RefCell<BTreeMap<Keeper, ProcessEvents>>,
+    exporters: RefCell<BTreeMap<Origin, ProcessEvents>>,
     /// The programs that may be given descriptions.
     pub clients: Clients,
     /// Rung when a timer was set.
@@ -112,12 +112,12 @@ impl Service {
     /// Enters a client of the contract `process` that exports descriptions. The monitor vouches for
     /// its name.
     pub fn meet(&self, peer: &Peer) {
-        let keeper = match peer.name() {
-            "fs" => Keeper::Files,
-            "tcp" => Keeper::Network,
+        let origin = match peer.name() {
+            "fs" => Origin::Files,
+            "tcp" => Origin::Network,
             _ => return,
         };
-        self.exporters.borrow_mut().insert(keeper, ProcessEvents::new(peer));
+        self.exporters.borrow_mut().insert(origin, ProcessEvents::new(peer));
     }
 
     fn identified(&self, client: u64, how: fn(ProcessId, &Identity) -> Credentials) -> Credentials {
@@ -165,8 +165,8 @@ impl Service {
             let processes = self.processes.borrow();
             self.log.tell(processes.get(process).map_or("a program", |process| process.name.as_str()), &line);
         }
-        for (keeper, ticket) in settled {
-            if let Some(exporter) = self.exporters.borrow().get(&keeper) {
+        for (origin, ticket) in settled {
+            if let Some(exporter) = self.exporters.borrow().get(&origin) {
                 // One that loses an event asks which tickets there are.
                 let _ = exporter.settled(ticket);
             }
@@ -253,10 +253,10 @@ impl Service {
         self.table.borrow().next_ns()
     }
 
-    /// Clients ended: all they held goes. They are among `ids`.
-    pub fn forget(&self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
+    /// Removes clients that ended, with all that they held. They are among `ids`.
+    pub fn remove_clients(&self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
         self.watchers.borrow_mut().retain(|(_, client), _| !ids.contains(client) || !is_gone(*client));
-        self.act(|table| table.forget(ids, is_gone));
+        self.act(|table| table.remove_clients(ids, is_gone));
     }
 }
 
@@ -393,7 +393,7 @@ impl DescriptionsServer for Service {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget(peer.ids(), |client| peer.was(client));
+        self.remove_clients(peer.ids(), |client| peer.was(client));
     }
 
     fn peer_restarted(&self, peer: &Peer) {

@@ -1,8 +1,8 @@
 //! Whose a process is, and what it may become (credentials(7)): real, effective and saved id, of
 //! the user and of the group alike, and the groups beside them.
 //!
-//! Who acts as root may become anybody, and whoever does so for good cannot go back. What else ids
-//! allow is not judged here, nor by any other server.
+//! Who acts as root may become anybody, and a process that does so for good cannot return to root.
+//! What else ids allow is not judged here, nor by any other server.
 
 use contracts::process::{Credentials, GROUPS_MAX, IdChange, Identity, Ids, ProcessError, ProcessId};
 

@@ -8,14 +8,14 @@
 
 extern crate alloc;
 
+pub mod futex_queues;
 pub mod identity;
-pub mod loans;
 pub mod notices;
 pub mod open;
 pub mod pipe;
-pub mod sleepers;
 pub mod sockets;
 pub mod syslog;
 pub mod table;
 pub mod timer;
+pub mod vfork;
 pub mod waiters;

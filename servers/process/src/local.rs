@@ -168,10 +168,10 @@ impl SocketsServer for Service {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget(peer.ids(), |client| peer.was(client));
+        self.remove_clients(peer.ids(), |client| peer.was(client));
     }
 
     fn peer_restarted(&self, peer: &Peer) {
-        self.forget(peer.ids(), |client| peer.was(client));
+        self.remove_clients(peer.ids(), |client| peer.was(client));
     }
 }

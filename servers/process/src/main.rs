@@ -7,9 +7,9 @@
 
 extern crate alloc;
 
-mod beds;
 mod descriptions;
 mod first;
+mod futex;
 mod local;
 mod log;
 mod serve;

@@ -20,7 +20,7 @@ use core::ops::RangeInclusive;
 
 use channel::{Holders, IN_FLIGHT};
 use contracts::descriptions::{
-    DescriptionError as Error, DescriptionId, Keeper, Kind, RIGHTS_MAX, Right, may_have, ready,
+    DescriptionError as Error, DescriptionId, Kind, Origin, RIGHTS_MAX, Right, may_have, ready,
 };
 use contracts::process::{Credentials, ProcessId, TimerStart, TimerState};
 use contracts::sockets::{LocalAddress, Received, SocketKind};
@@ -91,9 +91,9 @@ pub struct Descriptions {
     timers: Timers<DescriptionId>,
     handles: usize,
     sockets: Sockets,
-    /// Whose a ticket is, and the client that received it and has not claimed it yet.
-    tickets: BTreeMap<u64, (Keeper, Option<u64>)>,
-    settled: Vec<(Keeper, u64)>,
+    /// The server whose ticket it is, and the client that received it and has not claimed it yet.
+    tickets: BTreeMap<u64, (Origin, Option<u64>)>,
+    settled: Vec<(Origin, u64)>,
     last_id: DescriptionId,
     changed: Vec<DescriptionId>,
 }
@@ -118,7 +118,7 @@ impl Descriptions {
     }
 
     /// Tickets that are done with since this was asked last.
-    pub fn take_settled(&mut self) -> Vec<(Keeper, u64)> {
+    pub fn take_settled(&mut self) -> Vec<(Origin, u64)> {
         core::mem::take(&mut self.settled)
     }
 
@@ -282,11 +282,11 @@ impl Descriptions {
             return Err(Error::TooMany);
         }
         for right in sender.rights {
-            match right.keeper {
-                Keeper::Process => self.check(client, right.token)?,
-                Keeper::Console => {}
+            match right.origin {
+                Origin::Process => self.check(client, right.token)?,
+                Origin::Console => {}
                 _ if self.tickets.contains_key(&right.token) => return Err(Error::Invalid),
-                Keeper::Files | Keeper::Network => {}
+                Origin::Files | Origin::Network => {}
             }
         }
         let sent = self.sockets.send(id, sender, offered, get)?;
@@ -299,18 +299,18 @@ impl Descriptions {
 
     /// Counts a right as in flight.
     fn put_in_flight(&mut self, right: &Right) {
-        match right.keeper {
-            Keeper::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(IN_FLIGHT)),
-            Keeper::Console => {}
-            Keeper::Files | Keeper::Network => drop(self.tickets.insert(right.token, (right.keeper, None))),
+        match right.origin {
+            Origin::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(IN_FLIGHT)),
+            Origin::Console => {}
+            Origin::Files | Origin::Network => drop(self.tickets.insert(right.token, (right.origin, None))),
         }
     }
 
     /// Settles the tickets of rights that were not sent.
     pub fn lose(&mut self, rights: &[Right]) {
         let strange = rights.iter().filter(|right| !self.tickets.contains_key(&right.token));
-        let tickets = strange.filter(|right| matches!(right.keeper, Keeper::Files | Keeper::Network));
-        self.settled.extend(tickets.map(|right| (right.keeper, right.token)));
+        let tickets = strange.filter(|right| matches!(right.origin, Origin::Files | Origin::Network));
+        self.settled.extend(tickets.map(|right| (right.origin, right.token)));
     }
 
     /// Receives at a socket.
@@ -323,8 +323,8 @@ impl Descriptions {
     ) -> Result<Received, Error> {
         let got = self.sockets(client, id)?.receive(id, wish, put)?;
         for right in &got.rights {
-            match right.keeper {
-                Keeper::Process => {
+            match right.origin {
+                Origin::Process => {
                     if let Some(open) = self.all.get_mut(&right.token) {
                         open.holders.add(client);
                     }
@@ -332,10 +332,10 @@ impl Descriptions {
                         self.take_from_flight(right.token);
                     }
                 }
-                Keeper::Console => {}
-                Keeper::Files | Keeper::Network if wish.peek => {}
-                Keeper::Files | Keeper::Network => {
-                    self.tickets.insert(right.token, (right.keeper, Some(client)));
+                Origin::Console => {}
+                Origin::Files | Origin::Network if wish.peek => {}
+                Origin::Files | Origin::Network => {
+                    self.tickets.insert(right.token, (right.origin, Some(client)));
                 }
             }
         }
@@ -351,10 +351,10 @@ impl Descriptions {
     /// A client claimed what it wants of what it received.
     pub fn claimed(&mut self, client: u64, tickets: &[u64]) {
         for ticket in tickets {
-            if let Some((keeper, Some(receiver))) = self.tickets.get(ticket)
+            if let Some((origin, Some(receiver))) = self.tickets.get(ticket)
                 && *receiver == client
             {
-                self.settled.push((*keeper, *ticket));
+                self.settled.push((*origin, *ticket));
                 self.tickets.remove(ticket);
             }
         }
@@ -370,12 +370,12 @@ impl Descriptions {
     /// Releases rights in messages that are lost, and what they held with them.
     fn release_lost(&mut self) {
         while let Some(right) = self.sockets.lost.pop() {
-            match right.keeper {
-                Keeper::Process => self.take_from_flight(right.token),
-                Keeper::Console => {}
-                Keeper::Files | Keeper::Network => {
+            match right.origin {
+                Origin::Process => self.take_from_flight(right.token),
+                Origin::Console => {}
+                Origin::Files | Origin::Network => {
                     self.tickets.remove(&right.token);
-                    self.settled.push((right.keeper, right.token));
+                    self.settled.push((right.origin, right.token));
                 }
             }
         }
@@ -389,7 +389,7 @@ impl Descriptions {
         let mut unreached: BTreeSet<_> = in_flight.map(|(id, _)| *id).collect();
         let mut reached: Vec<_> = self.all.keys().filter(|id| !unreached.contains(id)).copied().collect();
         while let Some(id) = reached.pop() {
-            let held = self.sockets.rights_at(id).into_iter().filter(|right| right.keeper == Keeper::Process);
+            let held = self.sockets.rights_at(id).into_iter().filter(|right| right.origin == Origin::Process);
             reached.extend(held.map(|right| right.token).filter(|id| unreached.remove(id)));
         }
         unreached.into_iter().for_each(|id| self.sockets.empty(id));
@@ -622,7 +622,8 @@ impl Descriptions {
         Ok(())
     }
 
-    /// Destroys those of these that nobody holds any more; `any_in_flight`: messages alone hold some.
+    /// Destroys those of these that nobody holds any more; `any_in_flight`: messages alone hold
+    /// some.
     fn released(&mut self, ids: &[DescriptionId], any_in_flight: bool) {
         ids.iter().for_each(|id| self.release_unheld(*id));
         self.release_lost();
@@ -664,8 +665,8 @@ impl Descriptions {
         self.all.values_mut().for_each(|open| open.holders.inherit(parent, child));
     }
 
-    /// Clients ended: all they held goes. They are among `ids`.
-    pub fn forget(&mut self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
+    /// Removes clients that ended, with all that they held. They are among `ids`.
+    pub fn remove_clients(&mut self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
         let (mut unheld, mut any_in_flight) = (Vec::new(), false);
         for (id, open) in &mut self.all {
             let gone: Vec<_> = open.holders.among(ids.clone()).filter(|client| is_gone(*client)).collect();
@@ -681,7 +682,7 @@ impl Descriptions {
         let is_theirs =
             |receiver: &Option<u64>| receiver.is_some_and(|client| ids.contains(&client) && is_gone(client));
         let theirs = self.tickets.extract_if(.., |_, (_, receiver)| is_theirs(receiver));
-        self.settled.extend(theirs.map(|(ticket, (keeper, _))| (keeper, ticket)));
+        self.settled.extend(theirs.map(|(ticket, (origin, _))| (origin, ticket)));
     }
 }
 

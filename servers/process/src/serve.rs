@@ -21,7 +21,7 @@ const SIGNAL_LAST: u8 = 64;
 /// Ids in one answer: 200 of at most 3 bytes, below the message limit.
 const IDS_MAX: usize = 200;
 
-/// Somebody waits for a loan's end; when this is dropped, nobody will ask any more.
+/// A parent waits for the end of a vfork; when this is dropped, it asks no more.
 struct Asked<'s> {
     server: &'s Server,
     parent: ProcessId,
@@ -32,7 +32,7 @@ struct Asked<'s> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.is_told {
-            self.server.loans.borrow_mut().give_up(self.parent, self.child);
+            self.server.vforks.borrow_mut().abandon(self.parent, self.child);
         }
     }
 }
@@ -66,13 +66,13 @@ impl ProcessServer for Service {
         }
     }
 
-    async fn fork_prepare(&self, peer: &Peer, lends: bool) -> Result<Forked, ProcessError> {
+    async fn fork_prepare(&self, peer: &Peer, is_vfork: bool) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
         // What was begun is ended in order, also if the parent is killed meanwhile.
         let made = Rc::new((RefCell::new(None), Watch::default()));
         let (server, making) = (self.0.clone(), made.clone());
         runtime::spawn(async move {
-            let forked = server.prepare(parent, lends).await;
+            let forked = server.prepare(parent, is_vfork).await;
             if let (Ok(forked), 1) = (&forked, Rc::strong_count(&making)) {
                 server.cancel(forked.process);
             }
@@ -100,15 +100,15 @@ impl ProcessServer for Service {
     async fn returned(&self, peer: &Peer, child: ProcessId) -> Result<Vec<StackChange>, ProcessError> {
         let parent = self.caller(peer)?;
         let mut asked = Asked { server: self, parent, child, is_told: false };
-        let taken = self.changed.until(|| self.loans.borrow_mut().take(parent, child)).await;
+        let taken = self.changed.until(|| self.vforks.borrow_mut().take_changes(parent, child)).await;
         asked.is_told = true;
         taken
     }
 
     async fn give_back(&self, peer: &Peer, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError> {
         let child = self.caller(peer)?;
-        self.loans.borrow_mut().leave(child, changes)?;
-        if is_last && self.loans.borrow_mut().end(child) {
+        self.vforks.borrow_mut().add_changes(child, changes)?;
+        if is_last && self.vforks.borrow_mut().complete(child) {
             self.changed.changed();
         }
         Ok(())
@@ -153,24 +153,29 @@ impl ProcessServer for Service {
         }
     }
 
-    async fn standing(&self, peer: &Peer, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError> {
+    async fn terminal_access(
+        &self,
+        peer: &Peer,
+        foreground: ProcessId,
+        signal: bool,
+    ) -> Result<TerminalAccess, ProcessError> {
         let caller = self.caller(peer)?;
-        let standing = self.table.borrow().may_use_terminal(caller, foreground);
-        match standing {
-            Ok(()) => Ok(Standing::Foreground),
-            Err(true) => Ok(Standing::Orphaned),
-            Err(false) if !signal => Ok(Standing::Background),
+        let may_use = self.table.borrow().may_use_terminal(caller, foreground);
+        match may_use {
+            Ok(()) => Ok(TerminalAccess::Foreground),
+            Err(true) => Ok(TerminalAccess::Orphaned),
+            Err(false) if !signal => Ok(TerminalAccess::Background),
             Err(false) => {
                 let group = self.table.borrow().signalled(caller, Target::OwnGroup)?;
                 group.into_iter().for_each(|id| self.notify(id, Notice::Signal(SIGTTIN, SignalCause::Process(0))));
-                Ok(Standing::Background)
+                Ok(TerminalAccess::Background)
             }
         }
     }
 
     async fn signal(&self, peer: &Peer, target: Target, number: u8) -> Result<(), ProcessError> {
-        // The console is no process: it signals for whoever typed, and Linux names such a sender 0.
-        // Its name is the monitor's word, not its own.
+        // The console is no process: it signals for the user who typed, and Linux names such a
+        // sender 0. The monitor vouches for its name.
         let caller = if peer.name() == "console" { 0 } else { self.caller(peer)? };
         if number > SIGNAL_LAST {
             return Err(ProcessError::Invalid);
@@ -314,12 +319,12 @@ impl ProcessServer for Service {
     }
 
     async fn sleep_on(&self, _: &Peer, memory: u64, offset: u64, bits: u32) -> Result<(), ProcessError> {
-        self.beds.sleep((memory, offset), bits).await;
+        self.futexes.sleep((memory, offset), bits).await;
         Ok(())
     }
 
     async fn wake(&self, _: &Peer, memory: u64, offset: u64, count: u32, bits: u32) -> Result<u32, ProcessError> {
-        Ok(self.beds.wake((memory, offset), count, bits))
+        Ok(self.futexes.wake((memory, offset), count, bits))
     }
 
     async fn handle(&self, peer: &Peer, process: ProcessId) -> Result<DescriptionId, ProcessError> {
@@ -354,7 +359,7 @@ impl ProcessServer for Service {
     }
 
     fn log_at(&self, peer: &Peer, file: u64) {
-        // Its name is the monitor's word.
+        // The monitor vouches for its name.
         if peer.name() == "fs" {
             self.opened.act(|table| table.open_log(file));
         }

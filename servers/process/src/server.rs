@@ -12,15 +12,15 @@ use channel::{CallError, Peer, queued};
 use contracts::descriptions::DescriptionError;
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
-use process_core::loans::Loans;
 use process_core::notices::{Notice, Notices};
 use process_core::table::{Phase, Table};
 use process_core::timer::Timers;
+use process_core::vfork::Vforks;
 use runtime::{LogLimit, Watch};
 
-use crate::beds::Beds;
 use crate::descriptions;
 use crate::first::first_domain;
+use crate::futex::Futexes;
 
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -38,10 +38,10 @@ pub struct Server {
     pub events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
     /// For processes that run but have not said hello yet, or have not read what was told before.
     pub early: RefCell<BTreeMap<ProcessId, Notices>>,
-    /// Memory that children have on loan.
-    pub loans: RefCell<Loans>,
-    /// On memory in common.
-    pub beds: Beds,
+    /// Children that have their parent's memory.
+    pub vforks: RefCell<Vforks>,
+    /// On memory that processes share.
+    pub futexes: Futexes,
     /// By process and number.
     pub alarms: RefCell<Timers<(ProcessId, u32)>>,
     /// Of the host, and of its domain.
@@ -54,16 +54,16 @@ pub struct Server {
     deaths: LogLimit,
     /// Says who goes on with its parent's turns.
     shared_turns: LogLimit,
-    /// Some process ended, stopped or was continued, or gave back what it had on loan.
+    /// Some process ended, stopped or was continued, or completed its vfork.
     pub changed: Watch,
     /// How the first program ended, and whether somebody asked for that.
     pub ended: Cell<Option<Ended>>,
     pub is_attended: Cell<bool>,
 }
 
-/// A refused fork waits for its answer, each time twice as long as before until one is granted:
-/// whoever asks again and again spends no time of others, and whoever meets the limit once hardly
-/// notices.
+/// Refused forks back off exponentially: each waits for its answer twice as long as the one before,
+/// until one is granted. So a process that asks again and again spends no time of others, and one
+/// that meets the limit once hardly notices.
 const REFUSED_PAUSE_FIRST_NS: u64 = 1_000_000;
 /// A console that starts, or starts again, asks for the end of the first program within this.
 const ATTENDED_NS: u64 = 2_000_000_000;
@@ -97,8 +97,8 @@ impl Server {
             power,
             events: RefCell::default(),
             early: RefCell::default(),
-            loans: RefCell::default(),
-            beds: Beds::default(),
+            vforks: RefCell::default(),
+            futexes: Futexes::default(),
             alarms: RefCell::default(),
             names: RefCell::new(["pelago", "(none)"].map(String::from)),
             refusals: RefCell::default(),
@@ -150,7 +150,7 @@ impl Server {
         }
         // What it held is closed before its parent hears of the end, as on Linux.
         let client = self.table.borrow().get(id).map_or(0, |process| process.client);
-        self.opened.forget(client..=client, |_| true);
+        self.opened.remove_clients(client..=client, |_| true);
         self.table.borrow_mut().used(id, death.cpu_ns);
         self.end(id, how);
         self.opened.act(|table| table.process_ended(client));
@@ -183,8 +183,8 @@ impl Server {
         self.events.borrow_mut().remove(&id);
         self.early.borrow_mut().remove(&id);
         self.refusals.borrow_mut().remove(&id);
-        self.loans.borrow_mut().forget_all(id);
-        self.loans.borrow_mut().end(id);
+        self.vforks.borrow_mut().remove_all_of(id);
+        self.vforks.borrow_mut().complete(id);
         self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
         if effect.machine_ends {
             self.opened.log.end();
@@ -338,7 +338,7 @@ impl Server {
     pub fn cancel(self: &Rc<Self>, id: ProcessId) {
         let domain = self.table.borrow().get(id).map(|process| process.domain);
         self.table.borrow_mut().cancel(id);
-        self.loans.borrow_mut().forget(id);
+        self.vforks.borrow_mut().remove(id);
         self.early.borrow_mut().remove(&id);
         domain.into_iter().for_each(|domain| self.kill(domain));
     }
@@ -369,8 +369,8 @@ impl Server {
         }
     }
 
-    /// Makes a child of `parent`, which may lend it its memory.
-    pub async fn prepare(self: &Rc<Self>, parent: ProcessId, lends: bool) -> Result<Forked, ProcessError> {
+    /// Makes a child of `parent`, which waits for it with `is_vfork`.
+    pub async fn prepare(self: &Rc<Self>, parent: ProcessId, is_vfork: bool) -> Result<Forked, ProcessError> {
         let (spare_pages, making) = Making::begin(&self.table, parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
         let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await;
@@ -379,8 +379,8 @@ impl Server {
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
             Ok(process) => {
-                if lends {
-                    self.loans.borrow_mut().begin(parent, process);
+                if is_vfork {
+                    self.vforks.borrow_mut().begin(parent, process);
                 }
                 Ok(Forked { process, client: made.client, handles: made.parent_handles })
             }

@@ -363,11 +363,11 @@ impl Table {
     /// Has the group no member whose parent is of another group of the same session, and so could
     /// continue it?
     fn is_orphaned(&self, group: ProcessId) -> bool {
-        let has_keeper = |process: &Process| {
+        let can_be_continued = |process: &Process| {
             let parent = self.processes.get(&process.parent).filter(|parent| parent.phase == Phase::Running);
             parent.is_some_and(|parent| parent.session == process.session && parent.group != group)
         };
-        !self.living().any(|(_, process)| process.group == group && has_keeper(process))
+        !self.living().any(|(_, process)| process.group == group && can_be_continued(process))
     }
 
     /// Groups with stopped members that somebody could continue.

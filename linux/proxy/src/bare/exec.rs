@@ -266,7 +266,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         file.close();
     }
     describe(&program);
-    if vfork::is_lent() {
+    if vfork::is_vforked() {
         // The parent finds closed what exec closes; it hears of both by ways of their own.
         proxy().until_all_is_closed().await;
     }

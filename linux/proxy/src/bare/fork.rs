@@ -221,7 +221,7 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     let (first, handlers) = with_block(|block| {
         let first = block.first;
         (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
-        block.process.lent_at = match wishes.is_vfork {
+        block.process.vfork_stack_at = match wishes.is_vfork {
             true if wishes.shares_stack => forking.registers.rsp,
             true => vfork::NOTHING,
             false => 0,
@@ -240,7 +240,7 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     });
     let done = sys::domain_fork(child);
     with_block(|block| {
-        (block.first, block.process.child_id_at, block.process.lent_at) = (first, 0, 0);
+        (block.first, block.process.child_id_at, block.process.vfork_stack_at) = (first, 0, 0);
         if let Some(handlers) = handlers {
             block.process.signals = *handlers;
         }

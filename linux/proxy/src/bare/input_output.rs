@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use contracts::BulkSpan;
 use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence, ready};
-use contracts::process::Standing;
+use contracts::process::TerminalAccess;
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
@@ -67,10 +67,10 @@ async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
     let asked = answer_of(server::CONSOLE, || console.control(id, Control::GetForeground)).await?;
     let ControlReply::Number(foreground) = asked else { return Ok(()) };
     let hears = with_signals(|signals, thread| !signals.is_ignored(SIGTTIN) && thread.blocked & bit(SIGTTIN) == 0);
-    match answer(proxy().process.standing(foreground as u32, hears)).await? {
-        Standing::Foreground => Ok(()),
-        Standing::Background if hears => Err(Failure::Interrupted),
-        Standing::Background | Standing::Orphaned => Err(Errno::EIO.into()),
+    match answer(proxy().process.terminal_access(foreground as u32, hears)).await? {
+        TerminalAccess::Foreground => Ok(()),
+        TerminalAccess::Background if hears => Err(Failure::Interrupted),
+        TerminalAccess::Background | TerminalAccess::Orphaned => Err(Errno::EIO.into()),
     }
 }
 

@@ -38,7 +38,7 @@ pub async fn exit(status: u64) -> ! {
         threads::seize().await;
         Box::pin(shared_files::leave()).await;
     }
-    if vfork::is_lent() {
+    if vfork::is_vforked() {
         Box::pin(vfork::give_back(vfork::changes())).await;
     }
     end(Ended::Exited(status as u8))
@@ -49,7 +49,7 @@ pub fn die(signal: u8) -> ! {
     if shared_files::is_active() {
         runtime::block_on(shared_files::leave());
     }
-    if vfork::is_lent() {
+    if vfork::is_vforked() {
         runtime::block_on(vfork::give_back(vfork::changes()));
     }
     end(Ended::Signalled(signal))

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use contracts::descriptions::{Keeper, RIGHTS_MAX, Right};
+use contracts::descriptions::{Origin, RIGHTS_MAX, Right};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 
@@ -19,12 +19,12 @@ const KIND_SHIFT: u32 = 12;
 /// Of a right's note: what it is, below its flags.
 const NOTE_KIND_BITS: u32 = 4;
 
-fn server_of(keeper: Keeper) -> u32 {
-    match keeper {
-        Keeper::Files => server::FS,
-        Keeper::Process => server::PROCESS,
-        Keeper::Console => server::CONSOLE,
-        Keeper::Network => server::TCP,
+fn server_of(origin: Origin) -> u32 {
+    match origin {
+        Origin::Files => server::FS,
+        Origin::Process => server::PROCESS,
+        Origin::Console => server::CONSOLE,
+        Origin::Network => server::TCP,
     }
 }
 
@@ -46,14 +46,14 @@ pub async fn export(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
     }
     let mut rights = Vec::new();
     for Description { id, server, flags, kind, .. } in found {
-        let (keeper, token) = match server {
-            server::FS => (Keeper::Files, proxy().server(server)?.export(id).await?),
-            server::TCP => (Keeper::Network, proxy().server(server)?.export(id).await?),
-            server::PROCESS => (Keeper::Process, id),
-            server::CONSOLE => (Keeper::Console, id),
+        let (origin, token) = match server {
+            server::FS => (Origin::Files, proxy().server(server)?.export(id).await?),
+            server::TCP => (Origin::Network, proxy().server(server)?.export(id).await?),
+            server::PROCESS => (Origin::Process, id),
+            server::CONSOLE => (Origin::Console, id),
             _ => return Err(Errno::EINVAL.into()),
         };
-        rights.push(Right { keeper, token, note: u64::from(kind >> KIND_SHIFT | flags << NOTE_KIND_BITS) });
+        rights.push(Right { origin, token, note: u64::from(kind >> KIND_SHIFT | flags << NOTE_KIND_BITS) });
     }
     Ok(rights)
 }
@@ -64,13 +64,13 @@ pub async fn take(rights: &[Right], close_on_exec: bool) -> (Vec<u32>, bool) {
     let mut numbers = Vec::new();
     let mut tickets = Vec::new();
     for right in rights {
-        let server = server_of(right.keeper);
-        let id = match right.keeper {
-            Keeper::Process | Keeper::Console => Some(right.token),
-            Keeper::Files | Keeper::Network => {
+        let server = server_of(right.origin);
+        let id = match right.origin {
+            Origin::Process | Origin::Console => Some(right.token),
+            Origin::Files | Origin::Network => {
                 tickets.push(right.token);
                 match proxy().server(server) {
-                    Ok(lender) => lender.claim(right.token).await.ok(),
+                    Ok(exporter) => exporter.claim(right.token).await.ok(),
                     Err(_) => None,
                 }
             }

@@ -1,5 +1,5 @@
 //! vfork, and clone with CLONE_VFORK: the thread that calls waits until its child runs another
-//! program or has ended. See `personality::loan` for what it sees of the child's work.
+//! program or has ended. `personality::stack_changes` says what it sees of the child's work.
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -8,23 +8,23 @@ use core::pin::pin;
 use core::task::Poll;
 
 use contracts::process::StackChange;
-use personality::loan;
 use personality::memory::protection;
+use personality::stack_changes;
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
 use super::user::{self, with_signals, with_state};
 
-/// What this process has on loan: where, and what was there at the beginning.
-struct Loan {
+/// The stack of this process' parent: where it is, and what it held when this process began.
+struct ParentStack {
     at: u64,
     before: Vec<u8>,
 }
 
-struct Global(RefCell<Option<Loan>>);
+struct Global(RefCell<Option<ParentStack>>);
 // SAFETY: one context runs proxy code.
 unsafe impl Sync for Global {}
-static LOAN: Global = Global(RefCell::new(None));
+static PARENT_STACK: Global = Global(RefCell::new(None));
 
 /// The place of shared stack for a caller that shares none, and waits all the same: no program has
 /// memory there.
@@ -32,35 +32,35 @@ pub const NOTHING: u64 = 1;
 
 fn bytes(at: u64) -> Option<Vec<u8>> {
     let access = protection::READ | protection::WRITE;
-    let count = with_state(|state| state.memory.extent(at, loan::BYTES, access));
+    let count = with_state(|state| state.memory.extent(at, stack_changes::BYTES, access));
     user::copy_in(at, count).ok()
 }
 
-/// A child begins; it has what lies at its state's `lent_at` on loan, if that is not 0.
+/// Begins a child, which has its parent's stack at its state's `vfork_stack_at`, if that is not 0.
 pub fn begin() {
-    let at = with_state(|state| core::mem::take(&mut state.lent_at));
+    let at = with_state(|state| core::mem::take(&mut state.vfork_stack_at));
     if at != 0 {
-        LOAN.0.replace(Some(Loan { at, before: bytes(at).unwrap_or_default() }));
+        PARENT_STACK.0.replace(Some(ParentStack { at, before: bytes(at).unwrap_or_default() }));
     }
 }
 
-/// Has this process something on loan?
-pub fn is_lent() -> bool {
-    LOAN.0.borrow().is_some()
+/// Whether the parent waits until this process has given its memory back.
+pub fn is_vforked() -> bool {
+    PARENT_STACK.0.borrow().is_some()
 }
 
-/// What this process changed of it so far.
+/// What this process changed of its parent's stack so far.
 pub fn changes() -> Vec<Vec<StackChange>> {
-    let loan = LOAN.0.borrow();
-    let Some((loan, after)) = loan.as_ref().and_then(|loan| Some((loan, bytes(loan.at)?))) else {
+    let stack = PARENT_STACK.0.borrow();
+    let Some((stack, after)) = stack.as_ref().and_then(|stack| Some((stack, bytes(stack.at)?))) else {
         return Vec::new();
     };
-    loan::changes(&loan.before, &after)
+    stack_changes::changes(&stack.before, &after)
 }
 
-/// Gives it back with these changes: the parent's thread goes on.
+/// Gives the parent's memory back with these changes: the parent's thread goes on.
 pub async fn give_back(changes: Vec<Vec<StackChange>>) {
-    if LOAN.0.take().is_none() {
+    if PARENT_STACK.0.take().is_none() {
         return;
     }
     for message in changes {
@@ -72,7 +72,7 @@ pub async fn give_back(changes: Vec<Vec<StackChange>>) {
     let _ = proxy().process.give_back(Vec::new(), true).await;
 }
 
-/// The child has it until it gives it back. Only a signal that ends this process is not waited out,
+/// Waits until the child gives the memory back. Only a signal that ends this process ends the wait,
 /// as on Linux.
 pub async fn wait(child: u32, at: u64) -> Outcome {
     loop {
@@ -101,8 +101,8 @@ pub async fn wait(child: u32, at: u64) -> Outcome {
 
 fn apply(at: u64, change: &StackChange) {
     let end = u64::from(change.offset) + change.bytes.len() as u64;
-    if end <= loan::BYTES {
-        // What the program has no more there it does not miss.
+    if end <= stack_changes::BYTES {
+        // A program that has unmapped that does not miss it.
         let _ = user::copy_out(at.wrapping_add(change.offset.into()), &change.bytes);
     }
 }

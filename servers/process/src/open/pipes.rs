@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(read(&mut all, ME, writers[0], 9), Err(Error::BadId));
         all.close(ME, writers[0]).unwrap();
         assert_eq!(read(&mut all, ME, reading, 2).unwrap(), b"he");
-        all.forget(CHILD..=CHILD, |_| true);
+        all.remove_clients(CHILD..=CHILD, |_| true);
         assert_eq!(all.ready(reading, ready::READ), ready::READ | ready::HANGUP);
         assert_eq!(
             (read(&mut all, ME, reading, 9).unwrap(), read(&mut all, ME, reading, 9)),

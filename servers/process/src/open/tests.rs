@@ -73,7 +73,7 @@ fn ends_close_with_their_last_holder() {
     assert_eq!(all.close(ME, writing), Err(Error::BadId));
     assert_eq!(read(&mut all, ME, reading, 1), Err(Error::WouldBlock));
     all.take_changed();
-    all.forget(CHILD..=CHILD, |_| true);
+    all.remove_clients(CHILD..=CHILD, |_| true);
     assert_eq!(all.take_changed(), [writing, reading]);
     // Nothing is left to read but the end.
     assert_eq!(all.ready(reading, ready::READ), ready::HANGUP);
@@ -110,10 +110,10 @@ fn pipes_are_shared_and_hold_no_more_than_the_server_has() {
     }
     // The first ones are of the default size; nobody has more of those than are left to others.
     assert_eq!(held, [LARGE_PIPES_MAX / 2, LARGE_PIPES_MAX / 4]);
-    all.forget(ME..=ME, |_| true);
+    all.remove_clients(ME..=ME, |_| true);
     let again = all.pipe(ME + 1).unwrap();
     assert_eq!(write(&mut all, ME + 1, again.1, &[1; 20_000]), Ok(20_000), "there is room again");
-    all.forget(ME..=CHILD, |_| true);
+    all.remove_clients(ME..=CHILD, |_| true);
     assert!(all.all.is_empty() && all.pipes.is_empty() && all.large_pipes == 0);
 }
 
@@ -134,7 +134,7 @@ fn an_event_counts_and_is_bounded() {
     assert_eq!(all.event(ME, 0, false), Err(Error::TooMany));
     let others = (0..EVENTS_MAX).take_while(|_| all.event(CHILD, 0, false).is_ok()).count();
     assert_eq!(others, EVENTS_MAX / 4);
-    all.forget(CHILD..=CHILD, |_| true);
+    all.remove_clients(CHILD..=CHILD, |_| true);
     more.into_iter().for_each(|id| all.close(ME, id).unwrap());
     all.close(ME, event).unwrap();
     assert!(all.all.is_empty() && all.event(ME, 0, false).is_ok());
@@ -160,18 +160,18 @@ fn a_socket_is_read_and_written_as_others() {
     assert_eq!(read(&mut all, CHILD, taken, 9), Err(Error::BadId));
     assert_eq!(read(&mut all, ME, taken, 9).unwrap(), b"x");
     // A program's end ends its connections, and one that nobody accepted goes with its listener.
-    all.forget(CHILD..=CHILD, |_| true);
+    all.remove_clients(CHILD..=CHILD, |_| true);
     assert_eq!(read(&mut all, ME, taken, 9), Ok(Vec::new()));
     let late = all.socket(ME, SocketKind::Stream, who(7)).unwrap();
     all.connect(ME, late, &address, who(7)).unwrap();
-    all.forget(ME..=ME, |_| true);
+    all.remove_clients(ME..=ME, |_| true);
     assert!(all.all.is_empty() && all.sockets.room(crate::sockets::SOCKETS_MAX).is_ok());
     let event = all.event(ME, 0, false).unwrap();
     assert_eq!(all.sockets(ME, event).err(), Some(Error::NotSupported));
 }
 
-fn right(keeper: Keeper, token: u64) -> Right {
-    Right { keeper, token, note: 3 }
+fn right(origin: Origin, token: u64) -> Right {
+    Right { origin, token, note: 3 }
 }
 
 fn send(all: &mut Descriptions, client: u64, id: DescriptionId, rights: &[Right]) -> Result<usize, Error> {
@@ -192,8 +192,8 @@ fn descriptions_travel_in_messages_and_live_there() {
     let event = all.event(ME, 5, false).unwrap();
     all.inherit(ME, CHILD);
     all.close(CHILD, event).unwrap();
-    assert_eq!(send(&mut all, CHILD, one, &[right(Keeper::Process, event)]), Err(Error::BadId));
-    send(&mut all, ME, one, &[right(Keeper::Process, event)]).unwrap();
+    assert_eq!(send(&mut all, CHILD, one, &[right(Origin::Process, event)]), Err(Error::BadId));
+    send(&mut all, ME, one, &[right(Origin::Process, event)]).unwrap();
     write(&mut all, ME, one, b"more").unwrap();
     all.close(ME, event).unwrap();
     assert_eq!(read(&mut all, ME, event, 8), Err(Error::BadId));
@@ -201,12 +201,12 @@ fn descriptions_travel_in_messages_and_live_there() {
     let peeked = all.receive(ME, two, Wish { room: 9, rights: 9, peek: true }, |_, _| true).unwrap();
     assert_eq!((peeked.bytes, peeked.rights.len()), (1, 1));
     all.close(ME, event).unwrap();
-    assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [right(Keeper::Process, event)]);
+    assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [right(Origin::Process, event)]);
     assert_eq!(read(&mut all, CHILD, event, 8).unwrap(), 5u64.to_ne_bytes());
     assert_eq!(read(&mut all, ME, two, 9).unwrap(), b"more");
     // Twice given, twice given back.
     for _ in 0..2 {
-        assert_eq!(send(&mut all, CHILD, one, &[right(Keeper::Process, event)]), Ok(1));
+        assert_eq!(send(&mut all, CHILD, one, &[right(Origin::Process, event)]), Ok(1));
     }
     for _ in 0..2 {
         assert_eq!(receive(&mut all, CHILD, two, 9).map(|rights| rights.len()), Ok(1));
@@ -221,25 +221,25 @@ fn what_nobody_can_receive_is_closed() {
     let (one, two) = all.pair(ME, SocketKind::Datagram, who(7)).unwrap();
     let (reading, writing) = all.pipe(ME).unwrap();
     // Read without asking for it, and too many of them.
-    send(&mut all, ME, one, &[right(Keeper::Process, reading), right(Keeper::Process, writing)]).unwrap();
+    send(&mut all, ME, one, &[right(Origin::Process, reading), right(Origin::Process, writing)]).unwrap();
     [reading, writing].iter().for_each(|id| all.close(ME, *id).unwrap());
     assert_eq!(receive(&mut all, ME, two, 1).unwrap().len(), 1);
     assert_eq!(read(&mut all, ME, reading, 1), Ok(Vec::new()), "the writing end went");
     all.close(ME, reading).unwrap();
     // Ends that lie in each other's messages, in a listener's waiting connection too.
-    send(&mut all, ME, one, &[right(Keeper::Process, one)]).unwrap();
-    send(&mut all, ME, two, &[right(Keeper::Process, two)]).unwrap();
+    send(&mut all, ME, one, &[right(Origin::Process, one)]).unwrap();
+    send(&mut all, ME, two, &[right(Origin::Process, two)]).unwrap();
     let listener = all.socket(ME, SocketKind::Stream, who(7)).unwrap();
     let address = LocalAddress { file: Some(3), name: b"/s".into() };
     all.sockets(ME, listener).unwrap().bind(listener, address.clone()).unwrap();
     all.sockets(ME, listener).unwrap().listen(listener, 1, who(7)).unwrap();
     let client = all.socket(ME, SocketKind::Stream, who(8)).unwrap();
     all.connect(ME, client, &address, who(8)).unwrap();
-    send(&mut all, ME, client, &[right(Keeper::Process, listener), right(Keeper::Process, one)]).unwrap();
+    send(&mut all, ME, client, &[right(Origin::Process, listener), right(Origin::Process, one)]).unwrap();
     all.close(ME, one).unwrap();
     all.close(ME, two).unwrap();
     assert_eq!(all.all.len(), 4, "the connection may still be accepted, and so all of it received");
-    all.forget(ME..=ME, |_| true);
+    all.remove_clients(ME..=ME, |_| true);
     assert!(all.all.is_empty() && all.pipes.is_empty() && all.sockets.room(crate::sockets::SOCKETS_MAX).is_ok());
 }
 
@@ -247,13 +247,13 @@ fn what_nobody_can_receive_is_closed() {
 fn tickets_are_settled_once_whatever_becomes_of_them() {
     let mut all = Descriptions::default();
     let (one, two) = all.pair(ME, SocketKind::Packets, who(7)).unwrap();
-    let ticket = |number| right(if number % 2 == 0 { Keeper::Files } else { Keeper::Network }, number);
+    let ticket = |number| right(if number % 2 == 0 { Origin::Files } else { Origin::Network }, number);
     for number in 10..14 {
         send(&mut all, ME, one, &[ticket(number)]).unwrap();
     }
     assert_eq!(send(&mut all, ME, one, &[ticket(10)]), Err(Error::Invalid));
     all.lose(&[ticket(10), ticket(99)]);
-    assert_eq!(all.take_settled(), [(Keeper::Network, 99)], "what is on its way is not lost");
+    assert_eq!(all.take_settled(), [(Origin::Network, 99)], "what is on its way is not lost");
     assert_eq!(all.unsettled(&[9, 10, 13]), [10, 13]);
     all.inherit(ME, CHILD);
     assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [ticket(10)]);
@@ -261,13 +261,13 @@ fn tickets_are_settled_once_whatever_becomes_of_them() {
     all.claimed(ME, &[10]);
     assert_eq!((all.take_settled(), all.unsettled(&[10])), (vec![], vec![10]));
     all.claimed(CHILD, &[10, 12]);
-    assert_eq!(all.take_settled(), [(Keeper::Files, 10)]);
-    all.forget(CHILD..=CHILD, |_| true);
-    assert_eq!(all.take_settled(), [(Keeper::Network, 11)]);
-    all.forget(ME..=ME, |_| true);
+    assert_eq!(all.take_settled(), [(Origin::Files, 10)]);
+    all.remove_clients(CHILD..=CHILD, |_| true);
+    assert_eq!(all.take_settled(), [(Origin::Network, 11)]);
+    all.remove_clients(ME..=ME, |_| true);
     let mut settled = all.take_settled();
     settled.sort();
-    assert_eq!(settled, [(Keeper::Files, 12), (Keeper::Network, 13)]);
+    assert_eq!(settled, [(Origin::Files, 12), (Origin::Network, 13)]);
     assert!(all.tickets.is_empty());
 }
 

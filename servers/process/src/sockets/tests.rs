@@ -279,7 +279,7 @@ fn what_is_sent_to_the_log_is_lines_of_it() {
     // Who comes later finds it as it was; what was sent with a message is nobody's.
     all.add(B, SocketKind::Stream, who(2));
     all.connect(B, &log, who(2), NEW).unwrap();
-    let rights = [Right { keeper: contracts::descriptions::Keeper::Files, token: 9, note: 0 }];
+    let rights = [Right { origin: contracts::descriptions::Origin::Files, token: 9, note: 0 }];
     let sender = Sender { who: who(2), to: None, rights: &rights };
     let put = |into: &mut [u8]| {
         into.copy_from_slice(b"x\n");

@@ -154,7 +154,7 @@ fn nobody_stops_whom_nobody_could_continue() {
     let mut table = Table::default();
     table.add_first(10, 10 << 32);
     assert_eq!((table.stop(FIRST, SIGSTOP), table.stop(FIRST, SIGTSTP)), (None, None));
-    // In the first program's own group there is no keeper.
+    // Nobody could continue the first program's own group.
     let (shell, other) = (child(&mut table, FIRST, 11), child(&mut table, FIRST, 12));
     assert_eq!(table.stop(other, SIGTSTP), None);
     assert!(table.stop(other, SIGSTOP).is_some());
@@ -166,7 +166,7 @@ fn nobody_stops_whom_nobody_could_continue() {
     assert_eq!(table.may_use_terminal(job, shell), Err(false));
     assert_eq!(table.may_use_terminal(job, job), Ok(()));
     assert_eq!(table.may_use_terminal(job, FIRST), Ok(()), "another session's terminal");
-    // The shell was the job's keeper; when it ends, the job is told.
+    // The shell could continue the job; when it ends, the job is told.
     assert_eq!(table.end(shell, Ended::Exited(0)).unwrap().stranded, [job, helper]);
     assert_eq!(table.stop(helper, SIGTSTP), None);
 }

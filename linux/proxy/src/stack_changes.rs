@@ -1,4 +1,4 @@
-//! What a child that has its parent's memory on loan (vfork) did to the parent's stack.
+//! What a child of vfork changed of its parent's stack.
 //!
 //! The child works on a copy. Of what it wrote, the parent has to see what lies on its own stack
 //! above where it called: there the C library's posix_spawn keeps the error of a program that could
@@ -7,13 +7,13 @@
 
 use alloc::vec::Vec;
 
-use contracts::process::{LENT_BYTES_MAX, StackChange};
+use contracts::process::{StackChange, VFORK_STACK_BYTES_MAX};
 
 /// Bytes of one message.
 const MESSAGE_BYTES: usize = 700;
 
-/// How many bytes from `stack_pointer` on are on loan, at most.
-pub const BYTES: u64 = LENT_BYTES_MAX as u64;
+/// How many bytes from the stack pointer on are compared, at most.
+pub const BYTES: u64 = VFORK_STACK_BYTES_MAX as u64;
 
 /// What makes `after` of `before`, of the same length, in messages.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Vec<StackChange>> {
@@ -68,7 +68,7 @@ mod tests {
     fn every_stack_comes_in_messages_of_bounded_length() {
         let mut seed = 5u64;
         for round in 0..200 {
-            let bytes = LENT_BYTES_MAX as usize;
+            let bytes = VFORK_STACK_BYTES_MAX as usize;
             let before = vec![0u8; bytes];
             let mut after = before.clone();
             for (at, byte) in after.iter_mut().enumerate() {
