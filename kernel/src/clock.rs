@@ -1,7 +1,7 @@
-//! Arithmetic of the clock and the alarm, without the machine: the host's tests and the fuzzer run
+//! Arithmetic of the clock and the timer, without the machine: the host's tests and the fuzzer run
 //! this code too.
 //!
-//! Invariant: deadlines saturate. An alarm that is wanted is never encoded as 0, which switches the
+//! Invariant: deadlines saturate. A timer that is wanted is never encoded as 0, which switches the
 //! hardware's off, however far away it is.
 
 /// Ticks of the PIT per second.
@@ -57,16 +57,16 @@ const fn saturate(value: u128) -> u64 {
     if value > u64::MAX as u128 { u64::MAX } else { value as u64 }
 }
 
-/// What the TSC-deadline register gets for an alarm at `at_ns` of the kernel's clock. One beyond
+/// The value of the TSC-deadline register for a timer at `at_ns` of the kernel's clock. One beyond
 /// what the counter can reach is set to its end.
 pub fn tsc_deadline(boot_tsc: u64, at_ns: u64, ticks_per_ns: u64) -> u64 {
     let value = boot_tsc.saturating_add(scale_far(at_ns, ticks_per_ns).max(1));
-    assert!(value != 0, "0 switches the alarm off");
+    assert!(value != 0, "0 switches the timer off");
     value
 }
 
-/// What the count-down timer gets for an alarm `after_ns` from now. One beyond its range rings
-/// early.
+/// The initial count of the count-down timer for a timer `after_ns` from now. One beyond its range
+/// fires early.
 pub fn timer_count(after_ns: u64, hz: u64) -> u32 {
     scale_far(after_ns, ratio(hz, 1_000_000_000)).clamp(1, u64::from(u32::MAX)) as u32
 }

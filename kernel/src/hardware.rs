@@ -41,23 +41,23 @@ pub fn take_count(slot: usize) -> u64 {
     crate::mailbox::take_count(slot)
 }
 
-/// Rings another core. A core or slot that does not exist hears nothing.
+/// Rings a doorbell of another core. A core or slot that does not exist is ignored.
 pub fn post(core: usize, slot: usize) {
     let _ = crate::mailbox::post(core, slot);
 }
 
-/// Asks another core to forget all translations of user memory. One that does not exist remembers
-/// nothing.
+/// Requests a TLB shootdown of another core, of all translations of user memory. A core that does
+/// not exist has none.
 pub fn send_tlb_shootdown(core: usize) {
     let _ = crate::mailbox::send_tlb_shootdown(core);
 }
 
-/// Whether it has, since it was asked.
+/// Whether that core has served the last request.
 pub fn shootdown_is_done(core: usize) -> bool {
     crate::mailbox::shootdown_is_done(core).unwrap_or(true)
 }
 
-/// Forgets all translations of user memory if other cores ask for it; tells how often.
+/// Invalidates all translations of user memory if other cores request it; gives how often.
 pub fn service_tlb_shootdowns() -> u64 {
     crate::mailbox::service_tlb_shootdowns(flush_all)
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 std::thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
-    static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    static TIMER_NS: Cell<Option<u64>> = const { Cell::new(None) };
     static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
     static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
@@ -54,9 +54,9 @@ pub fn set_clock(at_ns: u64) {
     CLOCK_NS.set(at_ns);
 }
 
-/// What `set_deadline` was told last.
-pub fn alarm() -> Option<u64> {
-    ALARM_NS.get()
+/// The deadline set last.
+pub fn deadline() -> Option<u64> {
+    TIMER_NS.get()
 }
 
 /// As in `hardware.rs`.
@@ -68,13 +68,13 @@ pub fn now_ns() -> u64 {
 const BOOT_TSC: u64 = 1 << 62;
 const TICKS_PER_NS: u64 = clock::ratio(4_700_000_000, 1_000_000_000);
 
-/// As in `hardware.rs`: what both kinds of alarm would get is worked out, too.
+/// As in `hardware.rs`; computes the register values of both kinds of timer, too.
 pub fn set_deadline(at_ns: Option<u64>) {
     if let Some(at_ns) = at_ns {
         assert!(clock::tsc_deadline(BOOT_TSC, at_ns, TICKS_PER_NS) > BOOT_TSC);
         assert!(clock::timer_count(at_ns.saturating_sub(now_ns()), 62_500_000) > 0);
     }
-    ALARM_NS.set(at_ns);
+    TIMER_NS.set(at_ns);
 }
 
 /// As in `hardware.rs`.
@@ -90,7 +90,7 @@ pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
 /// As in `hardware.rs`.
 pub fn set_current(_registers: Option<NonNull<Registers>>) {}
 
-/// What the processor was told to forget.
+/// What the processor was told to invalidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// All translations.
@@ -268,12 +268,12 @@ pub fn set_alone(alone: bool) {
     SHOOTDOWNS_TAKEN.set(alone.then(Vec::new));
 }
 
-/// In a test that is all cores: what happens elsewhere right before a core forgets.
+/// In a test that plays all cores: what happens elsewhere right before a core invalidates.
 pub fn set_last_look(look: Option<Box<dyn Fn()>>) {
     LAST_LOOK.set(look);
 }
 
-/// In a test that is all cores: which of them had to forget translations, since the last question.
+/// In a test that plays all cores: which of them served a shootdown since this was asked last.
 pub fn take_shootdowns() -> Vec<usize> {
     SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| flushed.as_mut().map(core::mem::take).unwrap_or_default())
 }

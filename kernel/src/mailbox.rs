@@ -93,7 +93,8 @@ fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, Mailbox
     Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
 }
 
-/// Asks another core to forget all translations of user memory, and wakes it if needed.
+/// Requests a TLB shootdown of another core, of all translations of user memory; wakes it if
+/// needed.
 pub fn send_tlb_shootdown(core: usize) -> Result<(), MailboxError> {
     if at_core(core, &MAILBOX.shootdown)?.ask(cores::this_core()) {
         cores::wake_core(core);
@@ -101,12 +102,12 @@ pub fn send_tlb_shootdown(core: usize) -> Result<(), MailboxError> {
     Ok(())
 }
 
-/// Whether it has, since it was asked.
+/// Whether that core has served the last request.
 pub fn shootdown_is_done(core: usize) -> Result<bool, MailboxError> {
     Ok(at_core(core, &MAILBOX.shootdown)?.is_answered(cores::this_core()))
 }
 
-/// Does `shootdown` if others ask for it, and answers them; tells how often.
+/// Serves pending shootdowns: calls `shootdown`, then acknowledges; gives how many it served.
 pub fn service_tlb_shootdowns(shootdown: impl FnMut()) -> u64 {
     MAILBOX.shootdown.answer(shootdown)
 }

@@ -202,7 +202,7 @@ impl Kernel {
         let number = slot.number.load(Ordering::Relaxed);
         let words = core::array::from_fn(|index| slot.arguments[index].load(Ordering::Relaxed));
         let answer = match abi::Call::decode(number) {
-            Some(call) => calls::of_ring(self, caller, call, words),
+            Some(call) => calls::dispatch_ring(self, caller, call, words),
             None => Ok(Err(Error::BadCall)),
         };
         self.drain_dead();

@@ -1,16 +1,16 @@
-//! Who runs: ready queues of time, donations, deadlines.
+//! The scheduler: ready queues of time, donations, deadlines.
 //!
 //! Invariants: time is in a ready queue exactly if it is not the one running and its context's
-//! chain of donations was seen to end in a runnable context (a chain that has stalled since is
-//! found out when it is picked, and queued again by whoever wakes its end). The alarm of the core
-//! is set only if something waits for it: the earliest deadline, the earliest watch, or the running
-//! slice while another of the same priority is ready or a context of the core wants to know of ends
-//! of slices. Picking is round robin among groups per priority, highest first, and within a group
-//! ([`queues`]); a slice that is preempted goes to the front of its queue with what is left of it.
-//! A step wakes a bounded number of contexts ([`wakes`]) and drops as much time that cannot run; an
-//! alarm for now begins the next one, which goes on with the rest.
-//! Time of a gang ([`windows`]) is ready in its windows only, and then before others of its
-//! priority.
+//! chain of donations was seen to end in a runnable context. A chain that has blocked since is
+//! noticed when its time is picked; what unblocks the chain's end queues the time again. The core's
+//! timer is armed only if something waits for it: the earliest deadline, the earliest probe of the
+//! watchdog, or the end of the running slice while other time of the same priority is ready or a
+//! context of the core asked for preemption upcalls. Picking is round robin among groups per
+//! priority, highest first, and within a group ([`queues`]); a slice that is preempted goes to the
+//! front of its queue with what is left of it. A step wakes a bounded number of contexts
+//! ([`wakes`]) and drops as much time that cannot run; a timer for now begins the next step, which
+//! does the rest. Time of a gang ([`windows`]) is ready in its windows only, and then before others
+//! of its priority.
 
 mod queues;
 mod wakes;
@@ -46,12 +46,12 @@ impl<'a> KeyAdapter<'a> for ByTimeout {
     }
 }
 
-/// When a slice ends that is given up: a slice that begins ends later than that.
+/// The end of a slice that was given up: before the end of any slice that runs.
 const YIELDED: u64 = 0;
 
-/// How often a stalling context is looked at before it is reported.
+/// Probes of a stalling context before the watchdog reports it.
 const WATCH_PROBES: u64 = 8;
-/// Part of the time between two looks that it must have had for a look to count.
+/// A probe counts if the context had one part in so many of the time since the last one.
 const WATCH_SHARE: u64 = 4;
 
 intrusive_adapter!(ByWatch = UnsafeRef<Context>: Context { watch => intrusive_collections::RBTreeLink });
@@ -77,11 +77,11 @@ pub struct Scheduler {
     ready: [List<Schedule, 0>; LEVELS],
     /// Bit n: there is ready time of level n.
     ready_set: u32,
-    /// Whose registers the processor has.
+    /// The context whose registers the processor has.
     current: Option<Ptr<Context>>,
-    /// Whose time it uses.
+    /// The time that it uses.
     pub(crate) running: Option<Ptr<Schedule>>,
-    /// Something changed that may make another run.
+    /// Something changed that may make another context run.
     changed: bool,
     /// When time was last accounted.
     since_ns: u64,
@@ -89,26 +89,26 @@ pub struct Scheduler {
     began_ns: u64,
     /// When its slice or the turn of its group ends; [`YIELDED`]: now.
     until_ns: u64,
-    /// When the alarm rings; `u64::MAX`: never.
-    alarm_ns: u64,
+    /// When the timer fires; `u64::MAX`: never.
+    timer_ns: u64,
     idle: bool,
     /// In how many steps of [`THROTTLE_STEPS`] programs may run.
     speed: u64,
-    /// Contexts that want to know the ends of their slices.
-    tickers: usize,
-    /// Contexts of what died have not ended yet: the core is held.
+    /// Contexts that asked for an upcall at the end of their slices.
+    preemption_upcalls: usize,
+    /// Contexts of a domain that died have not ended yet: the core is held.
     ends_contexts: bool,
-    /// That, or the core is throttled, or there are such contexts, or windows, or donors to be
-    /// woken: one look for all where it counts.
+    /// Set if the core is held or throttled, or preemption upcalls, gang windows or donors to be
+    /// woken are there; the fast path tests only this.
     is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
     turns: RBTree<ByTurn>,
     /// All time that has windows.
     members: List<Schedule, 1>,
-    /// Contexts that were woken, or ended, with donors that were not told yet.
+    /// Contexts that were woken, or ended, and have donors that were not told yet.
     waking: List<Context, 4>,
-    /// Donors of those with several that may still be woken before it is next decided what runs.
+    /// How many donors of contexts with several may still be woken before the next decision.
     wakes_left: u32,
 }
 
@@ -129,10 +129,10 @@ impl Scheduler {
             since_ns: 0,
             began_ns: 0,
             until_ns: 0,
-            alarm_ns: u64::MAX,
+            timer_ns: u64::MAX,
             idle: false,
             speed: THROTTLE_STEPS,
-            tickers: 0,
+            preemption_upcalls: 0,
             ends_contexts: false,
             is_special: false,
             timeouts: RBTree::new(ByTimeout::NEW),
@@ -144,7 +144,7 @@ impl Scheduler {
         }
     }
 
-    /// Whose event is being handled.
+    /// The context whose event is being handled.
     pub fn current(&self) -> Option<Ptr<Context>> {
         self.current
     }
@@ -155,42 +155,42 @@ impl Scheduler {
         self.running.map_or(0, |schedule| schedule.priority)
     }
 
-    /// Lets programs run in `steps` of 8 steps only, of 1 ms each; what the kernel itself does is
-    /// not held up. Cores throttled alike pause together.
+    /// Lets programs run in `steps` of 8 steps only, of 1 ms each; the kernel's own work goes on.
+    /// Cores throttled alike pause together.
     pub fn throttle(&mut self, steps: u64) {
         self.speed = steps;
         self.specials_changed();
     }
 
-    /// Whether the ends of its slices are upcalls of `context`.
+    /// Turns upcalls at the end of the slices of `context` on or off.
     #[inline(never)]
-    pub fn set_ticks(&mut self, context: Ptr<Context>, wanted: bool) {
-        let wanted_before = context.wants_ticks.replace(wanted);
-        assert!(self.tickers > 0 || !wanted_before, "a context that wants ticks was not counted");
-        self.tickers -= usize::from(wanted_before);
-        self.tickers += usize::from(wanted);
+    pub fn set_preemption_upcalls(&mut self, context: Ptr<Context>, wanted: bool) {
+        let wanted_before = context.wants_preemption_upcalls.replace(wanted);
+        assert!(self.preemption_upcalls > 0 || !wanted_before, "a context with preemption upcalls was not counted");
+        self.preemption_upcalls -= usize::from(wanted_before);
+        self.preemption_upcalls += usize::from(wanted);
         self.specials_changed();
     }
 
     fn specials_changed(&mut self) {
         let is_waiting = !self.turns.is_empty() || !self.waking.is_empty() || self.ends_contexts;
-        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0 || is_waiting;
+        self.is_special = self.speed != THROTTLE_STEPS || self.preemption_upcalls > 0 || is_waiting;
         self.changed = true;
     }
 
-    /// Whether nothing may run, because contexts of what died have not ended yet.
+    /// Holds the core, so that nothing runs, while contexts of a domain that died have not ended.
     pub fn hold(&mut self, is_held: bool) {
         if core::mem::replace(&mut self.ends_contexts, is_held) != is_held {
             self.specials_changed();
         }
     }
 
-    /// What is decided next may differ from before.
-    pub fn look_again(&mut self) {
+    /// Has the next decision pick anew.
+    pub fn reschedule(&mut self) {
         self.changed = true;
     }
 
-    /// The running context gives up the rest of its slice.
+    /// Gives up the rest of the running slice.
     pub fn yield_slice(&mut self) {
         self.until_ns = YIELDED;
         self.changed = true;
@@ -208,10 +208,10 @@ impl Scheduler {
     fn insert_timeout(&mut self, context: Ptr<Context>, at_ns: u64) {
         context.timeout_ns.set(at_ns);
         self.timeouts.insert(entry(context));
-        self.ring_by(at_ns);
+        self.arm_timer(at_ns);
     }
 
-    /// Takes that back.
+    /// Cancels the timeout of `context`, if it has one.
     #[inline]
     pub fn cancel_timeout(&mut self, context: Ptr<Context>) {
         if context.timeout.is_linked() {
@@ -220,17 +220,17 @@ impl Scheduler {
         }
     }
 
-    /// The context got its first pending bit: if it is watched, its clock runs.
+    /// Starts the watchdog of a watched context that got its first pending bit.
     pub fn arm_watch(&mut self, context: Ptr<Context>) {
         if context.pending.get() != 0 {
             self.start_watch(context);
         }
     }
 
-    /// Somebody waits for the context: its clock runs, if it is watched.
+    /// Starts the watchdog of the context, if it is watched: somebody waits for it.
     fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
-            context.watch_left.set((WATCH_PROBES, standing(context)));
+            context.watch_left.set((WATCH_PROBES, progress(context)));
             self.watch_next(context, hardware::now_ns());
         }
     }
@@ -238,27 +238,26 @@ impl Scheduler {
     fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64) {
         context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_PROBES)));
         self.watches.insert(entry(context));
-        self.ring_by(context.watch_ns.get());
+        self.arm_timer(context.watch_ns.get());
     }
 
-    /// Makes the alarm ring no later than that. One that is set too early rings for nothing once;
-    /// that is cheaper than setting it at each change.
-    pub(crate) fn ring_by(&mut self, at_ns: u64) {
-        if at_ns < self.alarm_ns {
-            self.alarm_ns = at_ns;
+    /// Arms the timer for `at_ns` or earlier. One that fires too early has no effect; that is
+    /// cheaper than arming it anew at each change.
+    pub(crate) fn arm_timer(&mut self, at_ns: u64) {
+        if at_ns < self.timer_ns {
+            self.timer_ns = at_ns;
             hardware::set_deadline(Some(at_ns));
         }
     }
 
-    /// Nothing of this core's waits any more: an alarm that was set for what has gone does not ring
-    /// for whoever comes next.
-    pub fn silence(&mut self) {
-        assert!(self.timeouts.is_empty() && self.watches.is_empty(), "nobody is left to wait");
-        self.alarm_ns = u64::MAX;
+    /// Disarms the timer so that a stale deadline cannot interrupt the next user of the core.
+    pub fn disarm_timer(&mut self) {
+        assert!(self.timeouts.is_empty() && self.watches.is_empty(), "nothing is left that waits");
+        self.timer_ns = u64::MAX;
         hardware::set_deadline(None);
     }
 
-    /// Stops that clock.
+    /// Stops the watchdog of `context`.
     pub fn cancel_watch(&mut self, context: Ptr<Context>) {
         if context.watch.is_linked() {
             // SAFETY: it is in this tree.
@@ -266,37 +265,37 @@ impl Scheduler {
         }
     }
 
-    /// Is there ready time of that level or a higher one?
-    fn is_rivalled(&self, level: usize) -> bool {
+    /// Whether time of that level or a higher one is ready.
+    fn is_contended(&self, level: usize) -> bool {
         self.ready_set.wrapping_shr(level as u32) != 0
     }
 
-    /// Is there ready time of a higher level than that?
+    /// Whether time of a higher level is ready.
     #[inline(always)]
-    fn is_rivalled_above(&self, level: usize) -> bool {
+    fn is_contended_above(&self, level: usize) -> bool {
         self.ready_set.wrapping_shr(level as u32) > 1
     }
 }
 
-/// How far a context's program has come.
+/// What a context's domain has done so far, to tell a busy program from a hung one.
 #[derive(Clone, Copy, Default)]
-pub struct Standing {
+pub struct Progress {
     cpu_ns: u64,
     soft_faults: u64,
 }
 
-fn standing(context: Ptr<Context>) -> Standing {
+fn progress(context: Ptr<Context>) -> Progress {
     let domain = context.domain();
-    Standing { cpu_ns: domain.cpu_ns.get(), soft_faults: domain.soft_faults.get() }
+    Progress { cpu_ns: domain.cpu_ns.get(), soft_faults: domain.soft_faults.get() }
 }
 
-/// The end of a chain of donations, if it can run.
+/// The end of the donation chain of `schedule`, if it can run.
 #[inline(always)]
 fn resolve(schedule: Ptr<Schedule>) -> Option<Ptr<Context>> {
     schedule.context.get().and_then(end_of_chain)
 }
 
-/// The same of a context's own chain.
+/// The end of a context's own donation chain, if it can run.
 #[inline(always)]
 fn end_of_chain(mut context: Ptr<Context>) -> Option<Ptr<Context>> {
     while let Some(callee) = context.donates_to() {
@@ -306,13 +305,13 @@ fn end_of_chain(mut context: Ptr<Context>) -> Option<Ptr<Context>> {
 }
 
 impl Kernel {
-    /// Puts a context into a state that waits.
+    /// Blocks `context`.
     pub fn block(&mut self, context: Ptr<Context>, state: State) {
         context.set_state(state);
         self.scheduler.changed = true;
     }
 
-    /// Makes a context that waited run again.
+    /// Unblocks a context that waited.
     #[inline]
     pub fn unblock(&mut self, context: Ptr<Context>) {
         context.set_state(State::Runnable);
@@ -320,9 +319,9 @@ impl Kernel {
         self.make_ready(context);
     }
 
-    /// A mailbox caller gets its time back before the callee idles, because it was notified. If its
-    /// time was running the callee, the callee goes on with its own, so that it may finish its
-    /// batch; it is equal or better only then.
+    /// Returns the time of a mailbox caller that was notified, before the callee idles. If that
+    /// time was running the callee, the callee goes on with its own, if it has some of the same
+    /// priority or a higher one, so that it may finish its batch.
     pub fn return_donation(&mut self, donor: Ptr<Context>, callee: Ptr<Context>) {
         let own = callee.schedule.get();
         let donated = donor.schedule.get();
@@ -333,7 +332,7 @@ impl Kernel {
             && own.level.get() >= donated.level.get()
             && own.is_queued()
         {
-            self.bring_bills_up();
+            self.update_accounting();
             let scheduler = &mut self.scheduler;
             scheduler.dequeue(own);
             scheduler.leave(donated);
@@ -342,16 +341,16 @@ impl Kernel {
         self.complete(donor, Ok([0; 3]));
     }
 
-    /// A context ends: neither it nor its time may be referred to any more.
+    /// Takes a context that ends, and its time, out of all that refers to them.
     pub fn flush_running(&mut self, context: Ptr<Context>) {
-        self.bring_bills_up();
+        self.update_accounting();
         let scheduler = &mut self.scheduler;
         scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
             scheduler.withdraw(schedule);
         }
         scheduler.wake_no_more(context);
-        assert!(!context.wants_ticks.get(), "what ended wants ticks");
+        assert!(!context.wants_preemption_upcalls.get(), "a context that ended has preemption upcalls");
         if scheduler.current == Some(context) {
             scheduler.current = None;
             hardware::set_current(None);
@@ -364,14 +363,14 @@ impl Kernel {
         }
     }
 
-    /// Brings bills and clocks of domains up to now.
+    /// Charges what ran until now to its time and its domain.
     #[inline(never)]
-    pub fn bring_bills_up(&mut self) {
+    pub fn update_accounting(&mut self) {
         self.account();
         self.scheduler.charge();
     }
 
-    /// Charges the time since the last account to the domain that ran.
+    /// Charges the time since the last accounting to the domain that ran.
     #[inline(always)]
     fn account(&mut self) {
         let now_ns = hardware::now_ns();
@@ -391,14 +390,14 @@ impl Kernel {
         }
     }
 
-    /// One of the looks at a context that has something pending. It counts only if the context
-    /// could have seen to it: not if the whole core was held up (a virtual machine's processor that
-    /// did not run), nor until it had a part of the time, at once or in several; nor if it got on
-    /// to pages it had not touched before, which an emulator translates slowly, and no loop does
-    /// for long. One that waits in the kernel for something else than its bits needs no time to be
-    /// found: nothing that is pending ends such a wait. What is pending for one that donates its
-    /// time until another idles is pending for that one too, which may have taken its own bits and
-    /// cannot be rung by who waits for it.
+    /// Probes a context that has bits pending. The probe counts only if the context could have
+    /// taken them: not if the host did not run this virtual processor, not before the context had
+    /// its part of the time, at once or in several slices, and not if it touched pages for the
+    /// first time, which an emulator translates slowly and no endless loop does for long. A context
+    /// that waits in the kernel for something other than its bits needs no time for that: no
+    /// pending bit ends such a wait. Where the context donates its time until a callee idles, the
+    /// callee is watched too: it may hang after it took its own bits, and its donor cannot notify
+    /// it.
     fn watch_probe(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
         if context.pending.get() == 0 && context.first_donor().is_none() {
@@ -408,21 +407,22 @@ impl Kernel {
             self.scheduler.start_watch(callee);
         }
         let (left, then) = context.watch_left.get();
-        let now = standing(context);
+        let now = progress(context);
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
-        let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
-        let gets_on = now.soft_faults != then.soft_faults;
+        let vcpu_stalled = now_ns - context.watch_ns.get() > step_ns / 2;
+        let made_progress = now.soft_faults != then.soft_faults;
         let hangs = match context.state() {
-            State::Runnable => now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && !gets_on,
+            State::Runnable => now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && !made_progress,
             State::OnSemaphore(_) | State::Accepting => true,
-            // One that waits for another's answer is not what hangs.
+            // A context blocked on a reply is not the hung one.
             _ => false,
         };
-        let counts = hangs && !was_held_up;
+        let counts = hangs && !vcpu_stalled;
         let left = left - u64::from(counts);
-        // Too little time adds up, so that neither a small budget nor a small share hides a hang.
-        let adds_up = context.state() == State::Runnable && !counts && !gets_on && !was_held_up;
-        let since = if adds_up { Standing { cpu_ns: then.cpu_ns, ..now } } else { now };
+        // Time too short to count adds up, so that neither a small budget nor a small share hides a
+        // hang.
+        let adds_up = context.state() == State::Runnable && !counts && !made_progress && !vcpu_stalled;
+        let since = if adds_up { Progress { cpu_ns: then.cpu_ns, ..now } } else { now };
         context.watch_left.set((left, since));
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
@@ -433,7 +433,7 @@ impl Kernel {
         }
     }
 
-    /// Decides what runs now. Cheap when nothing changed.
+    /// Decides what runs next; cheap if nothing changed.
     #[inline(always)]
     pub fn decide(&mut self) -> Decision {
         if self.scheduler.changed {
@@ -445,7 +445,7 @@ impl Kernel {
         }
     }
 
-    /// `context`, which is current, goes on.
+    /// Resumes `context`, which is current.
     #[inline(always)]
     pub fn resume(&mut self, context: Ptr<Context>) -> Decision {
         if context.pending.get() != 0 {
@@ -454,9 +454,10 @@ impl Kernel {
         Decision::Resume(context.registers_at())
     }
 
-    /// The time that runs was donated, to `callee`, who can run, or given back. If nothing else has
-    /// changed, who has it now goes on, and nobody needs to choose: whatever ends a slice or a
-    /// window, or holds the core, comes with an alarm.
+    /// Switches directly to `callee`, which can run and was donated the running time, or without
+    /// one to the context that this time was returned to. The scheduler is asked only if something
+    /// else has changed: a slice, a window or a hold of the core ends by a timer. `None`: it is
+    /// asked.
     #[inline(always)]
     pub fn direct_switch(&mut self, callee: Option<Ptr<Context>>) -> Option<Ptr<Context>> {
         let scheduler = &self.scheduler;
@@ -486,21 +487,21 @@ impl Kernel {
             Some(context) => {
                 assert!(context.state() == State::Runnable, "what is picked cannot run");
                 self.switch_to(context, self.scheduler.running);
-                self.scheduler.ring_for_slice();
+                self.scheduler.arm_slice_timer();
             }
             None => self.go_idle(),
         }
     }
 
-    /// The context to run; its time becomes the running one. Mostly the time that runs goes on,
-    /// with whoever it is donated to now: then no queue is touched.
+    /// Picks the context to run; its time becomes the running one. Mostly the running time goes on,
+    /// with the context that it is donated to now: then no queue is touched.
     fn pick(&mut self) -> Option<Ptr<Context>> {
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running {
             match resolve(schedule) {
                 None => scheduler.leave(schedule),
                 Some(context) if !scheduler.is_within() => scheduler.end_slice(schedule, context),
-                Some(context) if scheduler.is_rivalled_above(schedule.level.get()) => {
+                Some(context) if scheduler.is_contended_above(schedule.level.get()) => {
                     scheduler.preempt(schedule, context);
                 }
                 going_on => return going_on,
@@ -518,7 +519,7 @@ impl Kernel {
             }
             looks -= 1;
             if looks == 0 {
-                scheduler.ring_by(scheduler.since_ns);
+                scheduler.arm_timer(scheduler.since_ns);
                 break;
             }
         }
@@ -556,9 +557,9 @@ impl Kernel {
         }
     }
 
-    /// Vector registers stay with whom they were until another context that has some runs;
-    /// meanwhile touching them is an exception, so that a context without any neither reads nor
-    /// changes another's.
+    /// Switches the vector registers lazily: a context's stay loaded until another context that has
+    /// some runs. Meanwhile touching them is an exception, so that a context without any neither
+    /// reads nor changes another's.
     #[inline(never)]
     fn switch_vectors(&mut self, context: Ptr<Context>) {
         if self.vectors_open != context.has_vectors() {

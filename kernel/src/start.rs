@@ -132,7 +132,7 @@ impl Kernel {
 
     /// The mailbox says that a core's state or order changed: on core 0 some other core's state,
     /// elsewhere this core's order.
-    pub fn core_slot_rang(&mut self) {
+    pub fn on_core_slot(&mut self) {
         match self.info {
             Some(info) if info.core == 0 => {
                 report_if_complete(info);
@@ -232,7 +232,7 @@ impl Kernel {
             self.destroy_queued(&mut Budget::all());
         }
         self.drain_waking();
-        self.scheduler.silence();
+        self.scheduler.disarm_timer();
         let (objects, pages) = (self.kernel_objects - 1, self.root_ram().used() - ROOT_PAGES);
         if (objects, pages) != (0, 0) {
             log!("pelago: core {} halts with {objects} objects and {pages} pages left", self.core());

@@ -4,7 +4,7 @@
 //! amount of work (decision 60). A call that may have more to do takes a [`Budget`], does as much
 //! of it as that allows, and leaves: it says so to its caller (`RamRevoke`), or the kernel lets the
 //! caller make the same call again, with what is done written into the call's arguments
-//! (`calls::Outcome::Again`). Then interrupts are taken and others have their turn before it goes
+//! (`calls::Outcome::Retry`). Then interrupts are taken and others have their turn before it goes
 //! on. Tests count the work of each step (`hardware::count_work`).
 
 /// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a

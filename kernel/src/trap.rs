@@ -1,8 +1,8 @@
-//! Events: from the entry stubs to a decision what runs next.
+//! Events: from the entry stubs to the decision what runs next.
 //!
-//! Invariants: nothing a user does panics here; an event ends with all objects settled; a program's
-//! fault is first tried as a soft fault, then given to its proxy, then it ends the domain with one
-//! report. This file does not know how a call works (`calls`).
+//! Invariants: nothing a user does panics here; an event ends with all dead objects destroyed or
+//! queued for it; a program's fault is first tried as a soft fault, then given to its proxy, then
+//! it ends the domain with one report. This file does not know how a call works (`calls`).
 
 use crate::arch::context::{self, Event};
 use crate::core_local::CoreLocal;
@@ -73,7 +73,7 @@ impl Kernel {
             }
             (Event::Timer, _) => {
                 self.counters.interrupts += 1;
-                self.alarm_rang();
+                self.on_timer();
             }
             (Event::Wake, _) => self.woken(),
             (Event::Syscall | Event::Exception { .. }, None) => unreachable!("user events come from a current context"),
@@ -87,11 +87,11 @@ impl Kernel {
         self.shoot_down_others();
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
-            crate::objects::pcore::CORE_SLOT => self.core_slot_rang(),
-            crate::objects::remote::SHARED_SLOT => self.shared_rang(),
+            crate::objects::pcore::CORE_SLOT => self.on_core_slot(),
+            crate::objects::remote::SHARED_SLOT => self.on_shared_doorbell(),
             slot => {
                 self.trace(Traced::Wake, 0, [slot as u64, 0]);
-                self.wake_slot_rang(slot);
+                self.on_wake_slot(slot);
             }
         });
     }

@@ -2,8 +2,8 @@
 //! [`CoreInfo`], the view `kernel_main` of one core gets.
 //!
 //! Invariants: `Machine` is complete before any other core starts, and never changes afterwards.
-//! Tables have fixed bounds; what does not fit is left out and said on the console by whoever fills
-//! the table. This file does not know where the facts come from.
+//! Tables have fixed bounds; the code that fills a table leaves out what does not fit and says so
+//! on the console. This file does not know where the facts come from.
 
 use super::acpi::Facts;
 use crate::clock::PitSample;

@@ -1,10 +1,10 @@
-//! Who gets which RAM.
+//! How RAM is split among cores.
 //!
 //! Core 0, where most services start, gets two parts of its NUMA node's memory, every other core
-//! one of its own node's. Only a core whose node has less than half of what an even split of the
-//! machine would give takes from others, the nearest first; memory of nodes without cores goes to
-//! whoever is below that even split. Shares of a core are at most [`super::info::CORE_RANGES_MAX`]
-//! ranges; page aligned, disjoint.
+//! one part of its own node's. Only a core whose node has less than half of an even split of the
+//! machine takes memory of other nodes, the nearest first; memory of nodes without cores goes to
+//! the cores that are below that even split. A core gets at most [`super::info::CORE_RANGES_MAX`]
+//! ranges; they are page aligned and disjoint.
 //!
 //! The first core of a node that has not the loader's image gives room for a copy, if it has
 //! plenty; cores without an image in their node run the nearest.

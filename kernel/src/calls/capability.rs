@@ -42,7 +42,7 @@ pub(super) fn cap_drop(kernel: &mut Kernel, request: &Request, call: CapDrop) ->
         && last.header().references() == 1
         && !last.free_pages(kernel, &mut Budget::step())
     {
-        return Ok(request.again([]));
+        return Ok(request.retry([]));
     }
     request.caller.domain().remove(kernel, Handle(request.words()[call.capability]))?;
     NOTHING

@@ -72,14 +72,14 @@ pub(super) fn context_schedule(kernel: &mut Kernel, request: &Request, call: Con
     kernel.retain(schedule);
     context.schedule.set(Some(schedule));
     if context.state() == State::Runnable {
-        kernel.scheduler.look_again();
+        kernel.scheduler.reschedule();
         kernel.make_ready(context);
     }
     one(request.place(slot, schedule.any(), Rights::ALL))
 }
 
 pub(super) fn schedule_stat(kernel: &mut Kernel, _: &Request, ScheduleStat { schedule }: ScheduleStat) -> Answer {
-    kernel.bring_bills_up();
+    kernel.update_accounting();
     Ok(Outcome::Done([schedule.used_ns(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
 }
 
@@ -91,7 +91,7 @@ pub(super) fn schedule_set(kernel: &mut Kernel, _: &Request, call: ScheduleSet) 
     if schedule.window.get().is_some() && period_us != 0 {
         return Err(Error::Busy);
     }
-    kernel.bring_bills_up();
+    kernel.update_accounting();
     kernel.scheduler.set_slice(schedule, slice_us * 1000, period_us * 1000);
     NOTHING
 }
@@ -106,7 +106,7 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, _: &Request, call: ScheduleGang
     if window.is_some_and(|window| schedule.period_ns.get() != 0 || !kernel.scheduler.has_room(schedule, window)) {
         return Err(Error::Busy);
     }
-    kernel.bring_bills_up();
+    kernel.update_accounting();
     kernel.scheduler.set_window(schedule, window);
     NOTHING
 }
@@ -161,7 +161,7 @@ fn set_proxy(kernel: &mut Kernel, context: Ptr<Context>, proxy: Option<Proxy>, o
         [upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
     }
     context.proxy.set(proxy);
-    kernel.scheduler.set_ticks(context, proxy.is_some() && options & upcalls::TICKS != 0);
+    kernel.scheduler.set_preemption_upcalls(context, proxy.is_some() && options & upcalls::TICKS != 0);
     NOTHING
 }
 
@@ -184,7 +184,7 @@ pub(super) fn context_resume(_: &Kernel, request: &Request, _: ContextResume) ->
     // The kernel clears the mark, not the proxy: between a clear in user mode and this call another
     // upcall would overwrite `program`.
     request.caller.set_in_proxy(0);
-    Ok(Outcome::Left)
+    Ok(Outcome::Blocked)
 }
 
 pub(super) fn context_watch(kernel: &mut Kernel, _: &Request, call: ContextWatch) -> Answer {
@@ -212,9 +212,9 @@ pub(super) fn context_end(kernel: &mut Kernel, request: &Request, ContextEnd { c
         return Err(Error::PeerDead);
     }
     if !kernel.end_context_within(context, &mut Budget::step()) {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
-    if context == request.caller { Ok(Outcome::Left) } else { NOTHING }
+    if context == request.caller { Ok(Outcome::Blocked) } else { NOTHING }
 }
 
 pub(super) fn yield_slice(kernel: &mut Kernel, _: &Request, _: Yield) -> Answer {

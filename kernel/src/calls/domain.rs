@@ -67,22 +67,22 @@ pub(super) fn domain_kill(kernel: &mut Kernel, request: &Request, DomainKill { d
     let own = domain == request.caller.domain();
     kernel.kill(domain, Death::by_call(DeathCause::Killed, status));
     if own {
-        return Ok(Outcome::Left);
+        return Ok(Outcome::Blocked);
     }
     // The caller may end with it. It has the memory back when it goes on.
     kernel.retain(request.caller);
     let is_done = kernel.settle(&mut Budget::new(END_UNITS));
     kernel.release(request.caller);
-    if is_done { NOTHING } else { Ok(Outcome::Again) }
+    if is_done { NOTHING } else { Ok(Outcome::Retry) }
 }
 
 pub(super) fn domain_exit(kernel: &mut Kernel, request: &Request, call: DomainExit) -> Answer {
     kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, call.status));
-    Ok(Outcome::Left)
+    Ok(Outcome::Blocked)
 }
 
 pub(super) fn domain_state(kernel: &mut Kernel, request: &Request, call: DomainState) -> Answer {
-    kernel.bring_bills_up();
+    kernel.update_accounting();
     let state = call.domain.stand();
     user_memory::write(kernel, request.caller.domain().range(), call.state, state.as_bytes())?;
     NOTHING
@@ -103,5 +103,5 @@ pub(super) fn domain_fork(kernel: &mut Kernel, request: &Request, call: DomainFo
     let mut done = [slot, address];
     let (parent, partial) = (request.caller.domain(), &request.caller.partial);
     let is_whole = parent.fork_into(kernel, child, partial, &mut done, &mut Budget::step())?;
-    if is_whole { NOTHING } else { Ok(request.again([(1, done[0]), (2, done[1])])) }
+    if is_whole { NOTHING } else { Ok(request.retry([(1, done[0]), (2, done[1])])) }
 }

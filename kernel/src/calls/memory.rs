@@ -15,7 +15,7 @@ pub(super) fn ram_split(kernel: &mut Kernel, request: &Request, call: RamSplit) 
     one(request.place(slot, child.any(), Rights::ALL))
 }
 
-/// Turns of its own are for whoever has the core to give.
+/// Whose turns a new account shares. Turns of its own need the CONTROL right to the core.
 pub(super) fn turns(kernel: &Kernel, request: &Request, argument: usize) -> Result<Turns, Error> {
     if request.words()[argument] == Handle::NONE.0 {
         return Ok(Turns::Parents);

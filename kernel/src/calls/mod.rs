@@ -2,19 +2,19 @@
 //!
 //! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then
 //! applies. Up to the last `?` of a call nothing is changed that its caller sees, so an error
-//! leaves things as they were. A call ends with results, or has put its caller into a state that
-//! waits. These differ, and a refusal leaves:
+//! leaves things as they were. A call ends with results, or has blocked its caller. These calls
+//! differ: an error of theirs leaves
 //!
-//! - `PortalReplyWait`, `Timeout`: the answer is given.
+//! - `PortalReplyWait`, `Timeout`: the reply, which is given.
 //! - `PortalCall`, `Timeout` or `PeerDead`: what the callee did for it until then.
 //! - `DomainFork`: what the child got until then.
-//! - `RangeUnmap`, `RangeProtect`, `SegmentSetPages`, in a step after the first, as others changed
-//!   what they are at: what the steps before did.
+//! - `RangeUnmap`, `RangeProtect`, `SegmentSetPages`, in a step after the first, because others
+//!   changed the same object: what the steps before did.
 //! - `ConsoleWrite`, `TraceRead`, `DomainState`, `DeviceList`, `BadPointer`: what was written
 //!   before that address; records that `TraceRead` wrote are no longer in the trace.
 //!
-//! Pages that a call made on its way for slots, tables or the touch of a pointer stay after each
-//! refusal: the next call needs none.
+//! Pages that a call allocated for slots, tables or the touch of a pointer stay after each error:
+//! the next call needs none.
 
 mod arguments;
 mod basic;
@@ -41,19 +41,20 @@ use crate::state::Kernel;
 use abi::{Call, Error, Handle, ObjectType, Rights};
 use arguments::records;
 
-/// How a call that was not refused ends.
+/// How a call without an error ends.
 enum Outcome {
     /// The caller goes on with these results.
     Done([u64; 3]),
-    /// The caller waits, ended, or its registers were set otherwise.
-    Left,
-    /// A bounded part is done, and the arguments say so: the caller makes the call again.
-    Again,
+    /// The caller is blocked, has ended, or its registers were set otherwise.
+    Blocked,
+    /// A bounded part is done, and the arguments say so: the caller retries the call.
+    Retry,
 }
 
 type Answer = Result<Outcome, Error>;
-/// Of a call that mostly passes the core on: to whom, if nothing is left to settle or to choose.
-type Passed = Result<Option<Ptr<Context>>, Error>;
+/// Of a call that mostly switches directly: the context to switch to, or `None` to run the
+/// scheduler.
+type SwitchTo = Result<Option<Ptr<Context>>, Error>;
 
 const NOTHING: Answer = Ok(Outcome::Done([0; 3]));
 
@@ -110,7 +111,7 @@ impl Request {
         if source.1.rights.contains(rights) { Ok(source) } else { Err(Error::NoRights) }
     }
 
-    /// Who is to be told, and the slot that says so.
+    /// The notification that an argument names, and its slot.
     fn target(&self, argument: usize) -> Result<(Notification, Source), Error> {
         let source = self.source_of(argument, &[], Rights(0))?;
         Ok((Notification::decode(source.1)?, source))
@@ -128,8 +129,8 @@ impl Request {
         Ok((self.words()[address], bytes))
     }
 
-    /// Whether an argument names the core that this is, with these rights. A claim on another core
-    /// is no right to this one.
+    /// Checks that an argument names this core, with these rights. A claim on another core gives no
+    /// right to this one.
     #[inline(never)]
     fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
         let pcore = self.object::<Pcore>(argument, rights)?;
@@ -141,12 +142,12 @@ impl Request {
         self.caller.domain().reserve(kernel)
     }
 
-    /// The call goes on with some arguments changed to what is left to do.
-    fn again<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome {
+    /// Retries the call with some arguments changed to what is left to do.
+    fn retry<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome {
         let mut words = self.words();
         changed.iter().for_each(|(argument, value)| words[*argument] = *value);
         self.caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
-        Outcome::Again
+        Outcome::Retry
     }
 
     /// Puts a new object, whose one reference the caller of this holds, into a reserved slot.
@@ -155,24 +156,24 @@ impl Request {
     }
 }
 
-/// Makes a call for `caller`; tells to whom it passed the core.
+/// Makes a call for `caller`; gives the context to switch to directly, if there is one.
 #[inline(always)]
 pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Ptr<Context>> {
     let request = &Request { caller };
-    let passed = match call {
-        // The two that should be short are compiled into the way in.
+    let switch_to = match call {
+        // The two calls of the fast path are inlined into the entry.
         Call::PortalCall => portal::call(kernel, request),
         Call::PortalReplyWait => portal::reply_wait(kernel, request),
         call => records::dispatch(kernel, call, request).map(|outcome| {
             match outcome {
                 Outcome::Done(results) => caller.set_result(Ok(results)),
-                Outcome::Again => caller.make_call_again(),
-                Outcome::Left => (),
+                Outcome::Retry => caller.retry_call(),
+                Outcome::Blocked => (),
             }
             None
         }),
     };
-    passed.unwrap_or_else(|error| {
+    switch_to.unwrap_or_else(|error| {
         debug_assert!(call.errors().contains(error), "{call:?} is refused with {error:?}, which its row lacks");
         caller.set_result(Err(error));
         None
@@ -180,9 +181,8 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
 }
 
 /// Makes a call that came by a ring for the domain of `caller`, a context that does not run;
-/// `BadCall` for one that no ring takes. `Err` has the arguments with which it is to be made
-/// again.
-pub fn of_ring(
+/// `BadCall` for one that no ring takes. `Err` has the arguments with which it is to be retried.
+pub fn dispatch_ring(
     kernel: &mut Kernel,
     caller: Ptr<Context>,
     call: Call,
@@ -192,14 +192,14 @@ pub fn of_ring(
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
     match records::dispatch_of_ring(kernel, call, &request) {
         Ok(Outcome::Done(results)) => Ok(Ok(results)),
-        Ok(Outcome::Again) => Err(request.words()),
-        Ok(Outcome::Left) => unreachable!("no call of a ring waits"),
+        Ok(Outcome::Retry) => Err(request.words()),
+        Ok(Outcome::Blocked) => unreachable!("no call of a ring waits"),
         Err(error) => Ok(Err(error)),
     }
 }
 
 impl Kernel {
-    /// Makes `caller` wait in `state` until something completes it or the deadline passes.
+    /// Blocks `caller` in `state` until something completes that or the deadline passes.
     #[inline]
     fn wait_in(&mut self, caller: Ptr<Context>, state: State, deadline_ns: u64) {
         self.block(caller, state);

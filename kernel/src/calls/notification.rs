@@ -25,10 +25,10 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request, Wait { deadline_ns }:
         return one(bits);
     }
     if !kernel.release_donors(caller) {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     kernel.wait_in(caller, State::Waiting, deadline_ns);
-    Ok(Outcome::Left)
+    Ok(Outcome::Blocked)
 }
 
 pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: &Request, call: WakeSlotAlloc) -> Answer {

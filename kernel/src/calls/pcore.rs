@@ -110,7 +110,7 @@ pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) 
 
 pub(super) fn pcore_halt(kernel: &mut Kernel, _: &Request, PcoreHalt { pcore }: PcoreHalt) -> Answer {
     if pcore.core == kernel.core() {
-        return kernel.halt_here().map(|()| Outcome::Left);
+        return kernel.halt_here().map(|()| Outcome::Blocked);
     }
     kernel.halt_core(pcore)?;
     NOTHING

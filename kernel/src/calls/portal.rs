@@ -1,7 +1,7 @@
 //! Portals.
 
 use super::records::*;
-use super::{Answer, NOTHING, Passed, Request, one};
+use super::{Answer, NOTHING, Request, SwitchTo, one};
 use crate::objects::context::State;
 use crate::objects::portal::{PortalKind, Room};
 use crate::objects::{Context, Portal, Ptr};
@@ -24,7 +24,7 @@ pub(super) fn portal_alloc(kernel: &mut Kernel, request: &Request, call: PortalA
 }
 
 #[inline(always)]
-pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
+pub(super) fn call(kernel: &mut Kernel, request: &Request) -> SwitchTo {
     let (portal, capability) = request.find::<Portal>(0, Rights::CALL)?;
     let deadline_ns = request.words()[5];
     let caller = request.caller;
@@ -40,7 +40,7 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
                 Room::Yes => (),
                 Room::No => return Err(Error::Busy),
                 Room::Later => {
-                    kernel.make_again(caller);
+                    kernel.retry(caller);
                     return Ok(None);
                 }
             }
@@ -53,18 +53,18 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
 }
 
 #[inline(always)]
-pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
+pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> SwitchTo {
     kernel.reply(request.caller);
     let deadline_ns = request.words()[3];
     if !kernel.accept_next(request.caller) {
         if deadline_ns == 0 {
-            kernel.scheduler.look_again();
+            kernel.scheduler.reschedule();
             return Err(Error::Timeout);
         }
-        // Idle as in Wait: whoever donated it time by a mailbox call goes on.
+        // It idles, as in Wait: mailbox callers that donated time to it go on.
         // The answer is given already: the call made again goes on here, or with a new caller.
         if request.caller.first_donor().is_some() && !kernel.release_donors(request.caller) {
-            kernel.make_again(request.caller);
+            kernel.retry(request.caller);
             return Ok(None);
         }
         request.caller.set_state(State::Accepting);

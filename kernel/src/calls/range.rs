@@ -56,7 +56,7 @@ pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> A
     check_alive(range)?;
     let place = range.place(address, pages)?;
     match range.fill(kernel, place)? {
-        0 if place.pages > 0 => Ok(Outcome::Again),
+        0 if place.pages > 0 => Ok(Outcome::Retry),
         pages => one(pages),
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> A
 pub(super) fn range_map(kernel: &mut Kernel, request: &Request, call: RangeMap) -> Answer {
     check_alive(call.range)?;
     if call.range.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
     let mapped = map_segment(kernel, &call, segment, rights);
@@ -102,7 +102,7 @@ pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnm
     let RangeUnmap { range, address, pages, unmapped } = call;
     check_alive(range)?;
     if range.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let place = range.place(address, pages)?;
     if unmapped > USER_END / PAGE {
@@ -113,14 +113,14 @@ pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnm
     if reached == place.end() {
         return one(pages);
     }
-    Ok(request.again([(1, reached), (2, (place.end() - reached) / PAGE), (3, pages)]))
+    Ok(request.retry([(1, reached), (2, (place.end() - reached) / PAGE), (3, pages)]))
 }
 
 pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeProtect) -> Answer {
     let RangeProtect { range, address: start, pages, protection: wanted, checked } = call;
     check_alive(range)?;
     if range.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
@@ -128,7 +128,7 @@ pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeP
     if checked < pages {
         let reached = range.check_cover(kernel, place, wanted, start + checked * PAGE, budget)?;
         if reached < place.end() {
-            return Ok(request.again([(4, (reached - start) / PAGE)]));
+            return Ok(request.retry([(4, (reached - start) / PAGE)]));
         }
     }
     let reached = range.protect(kernel, place, wanted, budget)?;
@@ -137,13 +137,13 @@ pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeP
     }
     // All of it has been looked at.
     let left = (place.end() - reached) / PAGE;
-    Ok(request.again([(1, reached), (2, left), (4, left)]))
+    Ok(request.retry([(1, reached), (2, left), (4, left)]))
 }
 
 pub(super) fn range_get(kernel: &mut Kernel, _: &Request, RangeGet { range, address }: RangeGet) -> Answer {
     check_alive(range)?;
     if range.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let entry = range.get(kernel, address).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))

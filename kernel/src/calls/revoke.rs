@@ -26,5 +26,5 @@ pub(super) fn ram_revoke(kernel: &mut Kernel, request: &Request, call: RamRevoke
     let is_done = kernel.revoke_ram(caller, slot, ram, &mut Budget::step());
     // Its end may take more steps.
     let has_died = caller.state() == State::Dead || !caller.domain().is_alive();
-    if has_died { Ok(Outcome::Left) } else { part(is_done) }
+    if has_died { Ok(Outcome::Blocked) } else { part(is_done) }
 }

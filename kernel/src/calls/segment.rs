@@ -35,7 +35,7 @@ pub(super) fn segment_alloc(kernel: &mut Kernel, request: &Request, call: Segmen
             let begin = if is_run { Ptr::<Segment>::reserve_contiguous } else { Ptr::<Segment>::new_anonymous };
             let fits = |made: Ptr<Segment>| made.base().is_some() == is_run;
             let made = make(kernel, request, (ram, pages, None), begin, fits, Ptr::<Segment>::populate)?;
-            let Some(segment) = made else { return Ok(Outcome::Again) };
+            let Some(segment) = made else { return Ok(Outcome::Retry) };
             if is_common {
                 segment.make_common();
             }
@@ -85,7 +85,7 @@ pub(super) fn make(
             if made.free_pages(kernel, budget) {
                 kernel.keep(partial, None, None);
             }
-            request.again([]);
+            request.retry([]);
             return Ok(None);
         }
         (UNDO, None) => return Err(Error::NoMemory),
@@ -101,7 +101,7 @@ pub(super) fn make(
         Ok(false) => GO_ON,
         Err(_) => UNDO,
     };
-    request.again([(STAGE, word & !(u64::MAX << STAGE_SHIFT) | stage << STAGE_SHIFT)]);
+    request.retry([(STAGE, word & !(u64::MAX << STAGE_SHIFT) | stage << STAGE_SHIFT)]);
     Ok(None)
 }
 
@@ -127,7 +127,7 @@ pub(super) fn segment_copy(kernel: &mut Kernel, request: &Request, call: Segment
     };
     let of = (ram, source.pages(), Some(source));
     let made = make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)?;
-    let Some(copy) = made else { return Ok(Outcome::Again) };
+    let Some(copy) = made else { return Ok(Outcome::Retry) };
     if shares && mode == modes::ON_REFERENCE {
         copy.set_by_reference();
     }
@@ -153,12 +153,12 @@ pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: Se
         let is_empty = segment.present() == 0;
         let reached = if is_empty { pages } else { pages.max(segment.pages().saturating_sub(DISCARD_PAGES)) };
         segment.set_pages(kernel, reached)?;
-        return if reached == pages { NOTHING } else { Ok(request.again([])) };
+        return if reached == pages { NOTHING } else { Ok(request.retry([])) };
     }
     let end = first.checked_add(freed).filter(|end| *end <= segment.pages()).ok_or(Error::BadArgument)?;
     let reached = end.min(first + DISCARD_PAGES);
     segment.discard(kernel, first, reached);
-    if reached == end { NOTHING } else { Ok(request.again([(2, reached), (3, end - reached)])) }
+    if reached == end { NOTHING } else { Ok(request.retry([(2, reached), (3, end - reached)])) }
 }
 
 pub(super) fn segment_import(kernel: &mut Kernel, request: &Request, call: SegmentImport) -> Answer {

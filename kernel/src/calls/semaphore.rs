@@ -47,5 +47,5 @@ pub(super) fn semaphore_down(kernel: &mut Kernel, request: &Request, call: Semap
     }
     semaphore.wait(kernel, request.caller);
     kernel.scheduler.set_timeout(request.caller, deadline_ns);
-    Ok(Outcome::Left)
+    Ok(Outcome::Blocked)
 }

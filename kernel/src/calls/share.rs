@@ -81,7 +81,7 @@ pub(super) fn share_alloc(kernel: &mut Kernel, request: &Request, call: ShareAll
     let lock = decode_lock(call.lock & u64::from(u32::MAX))?;
     let Some(parent) = call.parent else { return alloc_pool(kernel, request, call, lock) };
     if parent.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     made(request, parent.make(kernel, New::Share, lock, call.name)?, 0)
 }
@@ -100,7 +100,7 @@ fn alloc_pool(kernel: &mut Kernel, request: &Request, call: ShareAlloc, lock: Ki
     };
     let is_run = |run: Ptr<Segment>| run.base().is_some();
     let Some(run) = make(kernel, request, (ram, pages, None), Kernel::reserve_pool, is_run, fill)? else {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     };
     kernel.release(run);
     let share = share?;
@@ -117,7 +117,7 @@ fn made(request: &Request, id: u64, pages: u64) -> Answer {
 pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareSegment) -> Answer {
     let ShareSegment { share, pages, name, flags: options } = call;
     if share.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     check_pages(pages)?;
     if options & !CONTIGUOUS != 0 {
@@ -130,7 +130,7 @@ pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareS
 pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy) -> Answer {
     let ShareCopy { share, segment, name } = call;
     if share.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let found = request.shared_object(segment)?;
     let id = match (found.object.kind(), found.rights.contains(Rights::READ)) {
@@ -145,7 +145,7 @@ pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy
 pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRange) -> Answer {
     let ShareRange { share, pages, lock, name, flags: options } = call;
     if share.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
@@ -156,7 +156,7 @@ pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRan
 pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) -> Answer {
     let ShareAdd { share, object, rights } = call;
     if share.is_some_and(Ptr::<SharedShare>::is_stuck) {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     let found = request.shared_object(object)?;
     let added = add_found(kernel, request, share, &found, rights);
@@ -187,7 +187,7 @@ fn add_found(
 
 pub(super) fn share_remove(kernel: &mut Kernel, _: &Request, ShareRemove { share, id }: ShareRemove) -> Answer {
     if share.is_stuck() {
-        return Ok(Outcome::Again);
+        return Ok(Outcome::Retry);
     }
     share.remove(kernel, id)?;
     NOTHING

@@ -1,15 +1,15 @@
-//! What a core writes in its own memory for others to read: one writer, any number of readers, who
-//! write nothing there.
+//! Words that a core writes in its own memory for others to read: one writer, any number of
+//! readers, which write nothing there.
 //!
-//!   writer                      reader (which a wake bit has told, or who asks again later)
-//!   write what is told of
+//!   writer                      reader (woken by a wake bit, or polling)
+//!   write the data
 //!   Word::write (Release) --->  Word::read (Acquire)
-//!                               read what is told of
+//!                               read the data
 //! On this machine both are plain moves; nothing here is a locked instruction.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// A word: whoever reads a value also sees what its writer wrote before.
+/// A word: a reader of a value also sees what its writer wrote before.
 #[derive(Default)]
 pub struct Word(AtomicU64);
 
@@ -19,12 +19,12 @@ impl Word {
         Word(AtomicU64::new(0))
     }
 
-    /// What its core wrote last.
+    /// Reads what its core wrote last.
     pub fn read(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Only for its own core.
+    /// Writes a value; only for its own core.
     pub fn write(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }

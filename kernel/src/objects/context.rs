@@ -1,10 +1,10 @@
 //! ExecutionContext: a thread of control.
 //!
-//! Invariants: the state says what it waits for, and each state that waits has exactly one way out,
-//! [`Kernel::complete`], which undoes whatever the state hangs on (queues, donations, deadlines); a
-//! context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written
-//! by the processor while it is current, and by the kernel otherwise. A context belongs to its
-//! domain's list until it ends; a husk may stay behind for capabilities that still name it.
+//! Invariants: the state says what it waits for, and each blocked state has exactly one way out,
+//! [`Kernel::complete`], which takes the context out of the queues, donations and deadlines of that
+//! state; a context that is not `Runnable` is in no ready queue, nor is its time. The processor
+//! writes its registers while it is current, the kernel otherwise. A context is on its domain's
+//! list until it ends; the dead object stays while capabilities name it.
 //!
 //! ```text
 //!        ContextStart                Wait, nothing pending
@@ -33,7 +33,7 @@ use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::hardware::{self, VectorArea};
 use crate::memory::{PhysAddr, phys_to_virt};
-use crate::scheduler::Standing;
+use crate::scheduler::Progress;
 use crate::state::Kernel;
 use crate::steps::{Budget, CONTEXT_WORK, WAKE_WORK};
 use abi::control::{ControlPage, ProgramRegisters};
@@ -47,9 +47,9 @@ use intrusive_collections::RBTreeLink;
 /// What a context does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// In `PortalCall`, in the line of a rendezvous callee.
+    /// In `PortalCall`, in the queue of a rendezvous callee.
     Queued(Ptr<Context>),
-    /// In `PortalCall`, the rendezvous callee works on it.
+    /// In `PortalCall`, until the rendezvous callee replies.
     Served(Ptr<Context>),
     /// In `PortalCall`, until the mailbox callee idles.
     Donation(Ptr<Context>),
@@ -87,28 +87,28 @@ pub struct Context {
     /// Badge bits not yet taken by `Wait`.
     pub(crate) pending: Cell<u64>,
     pub(crate) proxy: Cell<Option<Proxy>>,
-    /// The end of a slice comes as an upcall.
-    pub(crate) wants_ticks: Cell<bool>,
+    /// It asked for an upcall at the end of each slice.
+    pub(crate) wants_preemption_upcalls: Cell<bool>,
     pub(crate) schedule: Cell<Option<Ptr<Schedule>>>,
     control: Cell<Option<Ptr<Segment>>>,
     control_frame: PhysAddr,
     /// May call `ContextProxy`.
     pub(crate) is_linux: bool,
-    /// The most priority that it may give to time it makes; whatever time it runs on.
+    /// The highest priority of time that it may make, whatever time it runs on.
     pub(crate) priority_max: usize,
     has_vectors: bool,
     of_domain: Link<Context>,
-    /// Contexts whose calls it has not answered.
+    /// Contexts that donate time to it.
     pub(super) donors: List<Context, 1>,
     pub(super) of_callee: Link<Context>,
-    /// Rendezvous callers in line.
+    /// Rendezvous callers in its queue.
     pub(crate) callers: List<Context, 2>,
-    /// In the line of a rendezvous callee, or among the callers of a mailbox.
-    in_line: Link<Context>,
+    /// In the queue of a rendezvous callee, or among the callers of a mailbox.
+    of_queue: Link<Context>,
     on_semaphore: Link<Context>,
-    /// Mailbox callers, donors that go on when it idles, but for one that is its first donor.
+    /// Mailbox callers, which go on when it idles, except one that is its first donor.
     pub(crate) mailbox_callers: List<Context, 2>,
-    /// Linked while it was woken, or ended, and not all its donors were told: the next to be woken.
+    /// Linked while it was woken, or ended, and some donors were not told; the next to be woken.
     waking: Link<Context>,
     pub(crate) next_to_wake: Cell<Option<Ptr<Context>>>,
     /// Longest chain of donations that ends here, and the depths of its donors but the first.
@@ -116,18 +116,19 @@ pub struct Context {
     pub(super) depths: Depths,
     /// The rendezvous caller being served.
     pub(crate) serving: Cell<Option<Ptr<Context>>>,
-    /// Badge of the call it makes, while it is in line.
+    /// Badge of the call it makes, while it is queued.
     pub(super) badge: Cell<u64>,
     pub(crate) timeout: RBTreeLink,
     pub(crate) timeout_ns: Cell<u64>,
     pub(crate) watch: RBTreeLink,
     pub(crate) watch_ns: Cell<u64>,
-    /// Looks left until it is reported, and how far its program had come at the last.
-    pub(crate) watch_left: Cell<(u64, Standing)>,
+    /// Probes left until it is reported, and the progress of its program at the last one.
+    pub(crate) watch_left: Cell<(u64, Progress)>,
     /// 0: not watched.
     pub(crate) watch_limit_ns: Cell<u64>,
     pub(crate) watch_target: Slot,
-    /// What its call `RamRevoke` takes apart: held, so that it does not go all at once.
+    /// What its call `RamRevoke` destroys in steps: the slot holds it, so that it is not destroyed
+    /// at once.
     pub(crate) revoked: Slot,
     /// The segment that its call makes, in several steps; nothing else names it.
     pub(crate) partial: Slot,
@@ -146,7 +147,7 @@ unsafe impl Object for Context {
 
 linked!(Context, 0: of_domain);
 linked!(Context, 1: of_callee);
-linked!(Context, 2: in_line);
+linked!(Context, 2: of_queue);
 linked!(Context, 3: on_semaphore);
 linked!(Context, 4: waking);
 
@@ -170,7 +171,7 @@ impl Context {
         self.state.set(state);
     }
 
-    /// Its home, as long as it has not ended; a husk does not keep its domain.
+    /// Its domain, valid until it ends; a dead context holds no reference of its domain.
     pub fn domain(&self) -> Ptr<Domain> {
         self.domain
     }
@@ -186,7 +187,7 @@ impl Context {
         u32::from(self.depth.get()) + 1
     }
 
-    /// To whom it donates its time.
+    /// The callee that it donates its time to.
     pub fn donates_to(&self) -> Option<Ptr<Context>> {
         match self.state.get() {
             State::Queued(callee) | State::Served(callee) | State::Donation(callee) => Some(callee),
@@ -222,7 +223,7 @@ impl Context {
         f(unsafe { &mut *self.vectors.get() })
     }
 
-    /// What its call gives back.
+    /// Sets the result of its call.
     pub fn set_result(&self, result: Result<[u64; 3], Error>) {
         self.with_registers(|registers| match result {
             Ok([first, second, third]) => {
@@ -235,8 +236,8 @@ impl Context {
         });
     }
 
-    /// It executes the instruction of its call again when it goes on.
-    pub fn make_call_again(&self) {
+    /// Has it execute the instruction of its call again when it goes on.
+    pub fn retry_call(&self) {
         self.with_registers(|registers| registers.rip = registers.rip.wrapping_sub(Registers::CALL_BYTES));
     }
 
@@ -245,7 +246,7 @@ impl Context {
         self.with_registers(|registers| [registers.rsi, registers.rdx, registers.r10, registers.r8])
     }
 
-    /// What `PortalReplyWait` gives back.
+    /// Sets the result of `PortalReplyWait`.
     pub(super) fn set_received(&self, badge: u64, words: [u64; 4]) {
         self.set_result(Ok([badge, words[0], words[1]]));
         self.with_registers(|registers| (registers.r8, registers.r9, registers.r10) = (words[2], words[3], 0));
@@ -285,7 +286,7 @@ impl Context {
         unsafe { from.cast::<ProgramRegisters>().read_volatile() }
     }
 
-    /// Stores the program's registers and why it was interrupted.
+    /// Stores the program's registers and the cause of the interruption.
     pub fn set_program(&self, program: &ProgramRegisters, exception: ExceptionInfo) {
         let at = self.control_at().cast::<u8>();
         // SAFETY: as above.
@@ -295,7 +296,7 @@ impl Context {
         }
     }
 
-    /// Stores what a Linux call needs: the rest of the registers stays as it is.
+    /// Stores the registers that a Linux call changes; the others stay in place.
     pub fn set_call(&self, [rip, rsp, rflags, number]: [u64; 4]) {
         let program = offset_of!(ControlPage, program);
         let words = [
@@ -311,14 +312,14 @@ impl Context {
     }
 }
 
-/// What `ContextAlloc` decides.
+/// What `ContextAlloc` sets for good.
 #[derive(Clone, Copy)]
 pub struct Options {
     /// Has vector registers.
     pub has_vectors: bool,
     /// May call `ContextProxy`.
     pub is_linux: bool,
-    /// The most priority it may give.
+    /// The highest priority of time that it may make.
     pub priority_max: usize,
 }
 
@@ -346,7 +347,7 @@ impl Ptr<Context> {
                 domain.contexts.push_back(context);
             }
             Err(_) => {
-                // Only what `map` above put there can be there: it refuses places that are taken.
+                // `map` refuses a place that is taken, so only its own mapping can be there.
                 if domain.range().at(control.start).is_some_and(|mapping| mapping.segment() == Some(segment)) {
                     domain.range().unmap(kernel, control, &mut Budget::all())?;
                 }
@@ -379,7 +380,7 @@ impl Context {
             state: Cell::new(State::New),
             pending: Cell::new(0),
             proxy: Cell::new(None),
-            wants_ticks: Cell::new(false),
+            wants_preemption_upcalls: Cell::new(false),
             schedule: Cell::new(None),
             control: Cell::new(Some(control)),
             control_frame,
@@ -390,7 +391,7 @@ impl Context {
             donors: List::new(),
             of_callee: Link::new(),
             callers: List::new(),
-            in_line: Link::new(),
+            of_queue: Link::new(),
             on_semaphore: Link::new(),
             mailbox_callers: List::new(),
             waking: Link::new(),
@@ -403,7 +404,7 @@ impl Context {
             timeout_ns: Cell::new(0),
             watch: RBTreeLink::new(),
             watch_ns: Cell::new(0),
-            watch_left: Cell::new((0, Standing::default())),
+            watch_left: Cell::new((0, Progress::default())),
             watch_limit_ns: Cell::new(0),
             watch_target: Slot::new(),
             revoked: Slot::new(),
@@ -429,7 +430,7 @@ impl Kernel {
         self.unblock(context);
     }
 
-    /// Sets badge bits. Never blocks, never fails.
+    /// Sets badge bits of `context`. Never blocks, never fails.
     pub fn signal(&mut self, context: Ptr<Context>, bits: u64) {
         if bits == 0 || context.state() == State::Dead {
             return;
@@ -449,8 +450,8 @@ impl Kernel {
         }
     }
 
-    /// Ends a wait of any kind: undoes what it hangs on, sets the result and makes the context
-    /// runnable.
+    /// Ends a wait of any kind: takes the context out of its queues, sets the result and unblocks
+    /// it.
     pub fn complete(&mut self, context: Ptr<Context>, result: Result<[u64; 3], Error>) {
         hardware::count_work(WAKE_WORK);
         self.detach(context);
@@ -458,7 +459,7 @@ impl Kernel {
         self.unblock(context);
     }
 
-    /// Takes a waiting context out of every queue. Its state is stale afterwards.
+    /// Takes a blocked context out of every queue. Its state is stale afterwards.
     #[inline(always)]
     fn detach(&mut self, context: Ptr<Context>) {
         self.scheduler.cancel_timeout(context);
@@ -473,7 +474,7 @@ impl Kernel {
                 context.take_back_from(callee);
             }
             State::Donation(callee) => {
-                if context.in_line.is_linked() {
+                if context.of_queue.is_linked() {
                     callee.mailbox_callers.remove(context);
                 }
                 context.take_back_from(callee);
@@ -482,8 +483,7 @@ impl Kernel {
         }
     }
 
-    /// Ends a context: it never runs again, and all who wait for it are told. Tells how many have
-    /// been told.
+    /// Ends a context: it never runs again, and its donors are told. Gives how many have been told.
     pub fn end_context(&mut self, context: Ptr<Context>) -> u32 {
         if context.state() == State::Dead {
             return 0;
@@ -492,7 +492,7 @@ impl Kernel {
         self.detach(context);
         self.scheduler.cancel_watch(context);
         context.watch_limit_ns.set(0);
-        self.scheduler.set_ticks(context, false);
+        self.scheduler.set_preemption_upcalls(context, false);
         self.flush_running(context);
         context.set_state(State::Dead);
         let told = self.fail_donors(context);
@@ -511,9 +511,9 @@ impl Kernel {
         if let Some(control) = context.control.take() {
             self.release(control);
         }
-        assert!(!context.timeout.is_linked() && !context.watch.is_linked(), "what ended waits for the clock");
-        assert!(!context.in_line.is_linked() && !context.on_semaphore.is_linked(), "what ended waits in a line");
-        assert!(!context.of_callee.is_linked(), "what ended donates time");
+        assert!(!context.timeout.is_linked() && !context.watch.is_linked(), "a context that ended has a deadline");
+        assert!(!context.of_queue.is_linked() && !context.on_semaphore.is_linked(), "a context that ended is queued");
+        assert!(!context.of_callee.is_linked(), "a context that ended donates time");
         context.domain.contexts.remove(context);
         self.release(context.domain);
         self.release(context);
@@ -523,8 +523,8 @@ impl Kernel {
 
 pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.state() == State::Dead, "its domain holds a reference of a context that lives");
-    assert!(context.donors.is_empty() && context.serving.get().is_none(), "who waits holds a reference");
-    assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "who waits holds a reference");
+    assert!(context.donors.is_empty() && context.serving.get().is_none(), "a donor holds a reference");
+    assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "a caller holds a reference");
     assert!(context.portals.is_empty() && context.schedule.get().is_none(), "its end takes them");
     assert!(context.wake_slots.get() == 0 && !context.is_waking(), "its end takes them");
     assert!(context.depth.get() == 0, "chains of donations end in it");

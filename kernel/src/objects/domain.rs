@@ -3,10 +3,10 @@
 //! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the
 //! rules, or the last capability for it outside its own share goes (nobody could name it any more;
 //! without this rule two objects that hold each other would stay for ever), or its Ram is revoked.
-//! Death ends its contexts and empties its share and its range, so whatever is not held elsewhere
-//! goes back to the Ram that paid. It does so in bounded steps, one after the other by an alarm for
-//! now: until the contexts of all that died have ended the core runs nothing, and who waits for a
-//! death is told when all is done. The husk keeps how it ended for those who still hold it.
+//! Death ends its contexts and empties its share and its range, so that what is not held elsewhere
+//! returns to the Ram that paid. It does so in bounded steps, each begun by a timer for now: until
+//! the contexts of all domains that died have ended the core runs nothing, and who waits for a
+//! death is told when all is done. The dead object keeps the cause for those who still hold it.
 
 use super::context::Context;
 use super::notification::Notification;
@@ -305,8 +305,8 @@ impl Kernel {
         domain.empty_share(self, budget) && domain.range.clear(self, budget)
     }
 
-    /// Takes apart what nobody holds, and ends what nobody can name: a bounded part, and an alarm
-    /// for now begins the next step if there is more.
+    /// Destroys objects that nobody holds, and ends domains that nobody can name: a bounded part;
+    /// if more is left, a timer for now begins the next step.
     #[inline]
     pub fn drain_dead(&mut self) {
         if !self.destroy_queue.is_empty() || !self.ending.is_empty() {
@@ -317,7 +317,7 @@ impl Kernel {
     #[inline(never)]
     fn drain_step(&mut self) {
         if !self.settle(&mut Budget::new(END_UNITS)) {
-            self.scheduler.ring_by(hardware::now_ns());
+            self.scheduler.arm_timer(hardware::now_ns());
         } else if self.first_ended {
             self.halted();
         }

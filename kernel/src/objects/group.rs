@@ -2,9 +2,9 @@
 //!
 //! A group belongs to an account, and accounts split from that one share it, so that a program
 //! gets no more time by making contexts or accounts. Each priority has a band of its own in it.
-//! Invariants: the first of a band's waiting time stands for the band in the ready queue of its
-//! priority, and the rest waits in the band; of its turn more than nothing is left whenever none of
-//! its time runs; an account that leads a group outlives all that share it.
+//! Invariants: the first of a band's waiting time represents the band in the ready queue of its
+//! priority, and the rest waits in the band; while none of its time runs, more than nothing is left
+//! of its turn; the account that a group belongs to outlives all that share it.
 
 use super::{List, Ptr, Ram, Schedule};
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
@@ -28,7 +28,7 @@ pub struct Band {
 }
 
 impl Band {
-    /// Begins a new turn. What was taken too much is missing in it.
+    /// Begins a new turn, less what the last one was overrun by.
     pub(crate) fn refill(&self) {
         self.left_ns.set((self.left_ns.get().saturating_add(TURN_NS)).clamp(1, TURN_NS));
     }

@@ -1,21 +1,20 @@
 //! Portal: an entrance into a context of this core, and the calls through it.
 //!
-//! A caller donates its time to the callee: it stays on the callee's list of donors until it is
-//! answered (rendezvous), or until the callee reaches Wait with nothing pending (mailbox). Whoever
-//! is picked by the scheduler then runs the end of its chain of donations, so that helping a busy
-//! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
-//! links; a context's depth is the length of the longest chain that ends in it; a donor's state
-//! names the donation; a callee's death ends all donations with `PeerDead`, and its husk stays
-//! until they have. Only the chain of the request that a caller works for bounds its calls: chains
-//! of others in line give way.
-//! A mailbox caller who is itself notified gets its time back at once if the callee has time of its
-//! own: otherwise a callee that never idles would keep it.
+//! A caller donates its time to the callee: it stays on the callee's list of donors until the
+//! callee replies (rendezvous), or reaches Wait with nothing pending (mailbox). Any donor that the
+//! scheduler picks runs the end of its donation chain, so that helping a busy callee needs no code
+//! of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`] links; a context's depth
+//! is the length of the longest chain that ends in it; a donor's state names the donation; a
+//! callee's death ends all donations with `PeerDead`, and the dead callee stays until they have
+//! ended. A caller's calls are bounded only by the chain of the request that it serves: chains of
+//! others that are queued give way. A mailbox caller that is itself notified gets its time back at
+//! once if the callee has time of its own: otherwise a callee that never idles would keep it.
 //!
 //! ```text
 //!   time of A:   A ──call──► B ──call──► C        runs C, the end of the chain
 //!                   donates     donates
 //!   C replies:   A ──call──► B                    runs B, with A's time still
-//!   D calls B:   A ──call──► B ◄──call── D        in line; whichever time is picked runs B
+//!   D calls B:   A ──call──► B ◄──call── D        D queues; whichever time is picked runs B
 //!   B replies:   A           B ◄──call── D        A has its time back, B accepts D
 //! ```
 
@@ -30,8 +29,8 @@ use core::cell::Cell;
 /// Longest chain of donations.
 pub const DEPTH_MAX: u8 = 16;
 
-/// How many donors there are of each depth above 0. The first one in the list of donors, mostly the
-/// only one, is not counted.
+/// Counts the donors of each depth above 0. The first one in the list of donors, mostly the only
+/// one, is not counted.
 #[derive(Default)]
 pub(super) struct Depths {
     /// Bit n: some are of depth n.
@@ -73,7 +72,7 @@ pub enum Room {
     Yes,
     /// Its chain would have a cycle or be too long.
     No,
-    /// More of those in line are to be looked at: the call is made again.
+    /// More of the queued donors are to be checked: the call is retried.
     Later,
 }
 
@@ -90,11 +89,11 @@ pub enum PortalKind {
 #[repr(C)]
 pub struct Portal {
     header: Header,
-    /// Who is entered: it has the portal on its list.
+    /// The context that is entered; it has the portal on its list.
     callee: Cell<Option<Ptr<Context>>>,
     of_callee: Link<Portal>,
     pub(crate) kind: PortalKind,
-    /// Wake slots that ring it.
+    /// Wake slots that signal it.
     pub(super) wake_slots: Cell<u32>,
 }
 
@@ -115,30 +114,33 @@ impl Portal {
 pub(super) fn destroy(kernel: &mut Kernel, portal: Ptr<Portal>) {
     portal.set_callee(None);
     kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
-    assert!(!portal.of_callee.is_linked() && portal.wake_slots.get() == 0, "a portal that goes leads somewhere");
+    assert!(
+        !portal.of_callee.is_linked() && portal.wake_slots.get() == 0,
+        "a portal is destroyed with a callee or wake slots"
+    );
 }
 
 impl Ptr<Portal> {
-    /// Who is entered; a context that ends leaves its portals leading nowhere.
+    /// The context that is entered; none once that context has ended.
     pub fn callee(self) -> Option<Ptr<Context>> {
         self.callee.get()
     }
 
-    /// Leads it to another living context, or nowhere. Calls on their way stay where they are.
+    /// Makes another living context the callee, or none. Calls under way stay with the old one.
     pub fn set_callee(self, callee: Option<Ptr<Context>>) {
         hardware::count_work(QUEUE_WORK);
         if let Some(old) = self.callee.replace(callee) {
             old.portals.remove(self);
         }
         if let Some(new) = callee {
-            assert!(new.state() != State::Dead, "a portal leads to what ended");
+            assert!(new.state() != State::Dead, "a portal's callee has ended");
             new.portals.push_back(self);
         }
     }
 }
 
 impl Ptr<Context> {
-    /// Notes the donation; `may_donate` has been asked.
+    /// Donates time to `callee`; `may_donate` has allowed it.
     #[inline(always)]
     pub(super) fn donate_to(self, callee: Ptr<Context>) {
         let (is_first, depth) = (callee.donors.last().is_none(), self.depth.get());
@@ -151,7 +153,7 @@ impl Ptr<Context> {
         }
     }
 
-    /// It has a donor of that depth beside the first.
+    /// Counts a donor of that depth beside the first.
     #[cold]
     fn donor_joined(self, depth: u8) {
         self.depths.add(depth);
@@ -177,13 +179,14 @@ impl Ptr<Context> {
         }
     }
 
-    /// The donor that was to be woken next goes. The one before it may be woken twice instead.
+    /// Has another donor woken next instead of this one, which leaves. The one before it may be
+    /// woken twice.
     #[cold]
     fn pass_over(self, donor: Ptr<Context>) {
         self.next_to_wake.set(donor.of_callee.next().or_else(|| donor.of_callee.previous()));
     }
 
-    /// A donor that is not the first goes to the end.
+    /// Moves a donor that is not the first to the end of the list.
     fn put_donor_last(self, donor: Ptr<Context>) {
         if self.next_to_wake.get() == Some(donor) {
             self.pass_over(donor);
@@ -192,7 +195,7 @@ impl Ptr<Context> {
         self.donors.push_back(donor);
     }
 
-    /// One of that depth is no longer counted among its donors, but there are others.
+    /// Counts a donor of that depth less, where others are left.
     #[cold]
     fn donor_left(self, depth: u8) {
         self.depths.remove(depth);
@@ -208,10 +211,10 @@ impl Ptr<Context> {
         }
     }
 
-    /// A donor's depth has changed, and so may its own and those of whom it donates to.
+    /// Corrects the depth after a donor's has changed, and so those down its own chain.
     #[cold]
     fn donor_changed(self, donor: Ptr<Context>, before: u8) {
-        debug_assert!(donor.donates_to() == Some(self), "a chain goes on with who is no donor");
+        debug_assert!(donor.donates_to() == Some(self), "a chain goes on with a context that is no donor");
         if self.donors.first() != Some(donor) {
             self.depths.remove(before);
             self.depths.add(donor.depth.get());
@@ -252,24 +255,24 @@ impl Kernel {
         }
     }
 
-    /// The same for a rendezvous call.
+    /// Whether `caller`, which runs, may make a rendezvous call to `callee`.
     #[inline(always)]
     pub fn may_call(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
         if callee.state() == State::Accepting && caller.depth.get() < DEPTH_MAX {
             Room::Yes
         } else {
-            self.may_stand_in_line(caller, callee)
+            self.may_enqueue(caller, callee)
         }
     }
 
     #[inline(never)]
-    fn may_stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
+    fn may_enqueue(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
         self.may_donate(caller, callee)
     }
 
-    /// Lets the chain of `caller` grow by so many links, if that of the very request it works for
-    /// has room for them. Whoever only waits in line on the way does not count: where its chain
-    /// would become too long, it is refused (`Busy`) instead.
+    /// Lets the chain of `caller` grow by so many links, if the chain of the request that it serves
+    /// has room for them. Callers that are only queued on the way do not count: one whose chain
+    /// would become too long is refused (`Busy`) instead.
     #[cold]
     fn make_room(&mut self, caller: Ptr<Context>, links: u8) -> Room {
         let served = core::iter::successors(Some(caller), |context| context.serving.get());
@@ -279,15 +282,16 @@ impl Kernel {
         if !self.shorten_chains(caller, links, &mut { WAKES }) {
             return Room::Later;
         }
-        assert!(caller.depth.get() + links <= DEPTH_MAX, "chains of those in line are gone");
+        assert!(caller.depth.get() + links <= DEPTH_MAX, "queued chains that were too long are gone");
         Room::Yes
     }
 
-    /// Refuses donors of `server` and of all whom it works for, whose chains would be too long with
-    /// so many links below it; tells whether `left` looks sufficed. The far end of the request
-    /// comes first, so whom `server` serves has room when its turn comes. A donor that may stay
-    /// goes to the end, and how many are too deep is known without a look: so the call made again
-    /// goes on where it was. The recursion is as deep as the request is long.
+    /// Refuses those donors of `server`, and of all that it serves directly or indirectly, whose
+    /// chains would be too long with so many links below; tells whether `left` checks sufficed. The
+    /// far end of the request comes first, so the caller that `server` serves has room when its
+    /// turn comes. A donor that may stay moves to the end of its list, and the counts of depths
+    /// tell whether deep ones are left: so a retried call goes on where it was. The recursion is
+    /// as deep as the request is long.
     fn shorten_chains(&mut self, server: Ptr<Context>, below: u8, left: &mut u32) -> bool {
         if let Some(served) = server.serving.get()
             && !self.shorten_chains(served, below + 1, left)
@@ -317,8 +321,8 @@ impl Kernel {
         true
     }
 
-    /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see
-    /// `direct_switch`.
+    /// Makes a rendezvous call: `caller` blocks until `callee` replies. Gives the context to switch
+    /// to directly, see `direct_switch`.
     #[inline(always)]
     pub fn call_rendezvous(
         &mut self,
@@ -329,28 +333,28 @@ impl Kernel {
     ) -> Option<Ptr<Context>> {
         if callee.state() == State::Accepting {
             self.scheduler.cancel_timeout(callee);
-            // One that begins at once has no need of a deadline that has passed.
+            // A call that begins at once needs no deadline that has passed.
             if deadline_ns != 0 {
                 self.scheduler.set_timeout(caller, deadline_ns);
             }
             callee.serving.set(Some(caller));
             callee.set_received(badge, caller.words_sent());
-            // Before the donation: the caller ran, so whatever time ends in it runs or is queued
+            // Before the donation: the caller ran, so all time that ends in it runs or is queued
             // already.
             self.make_ready(callee);
             caller.donate_to(callee);
-            assert!(caller.state() == State::Runnable, "who calls runs");
+            assert!(caller.state() == State::Runnable, "a caller does not run");
             caller.set_state(State::Served(callee));
             callee.set_state(State::Runnable);
             self.direct_switch(Some(callee))
         } else {
-            self.stand_in_line(caller, callee, badge, deadline_ns);
+            self.enqueue_caller(caller, callee, badge, deadline_ns);
             None
         }
     }
 
     #[inline(never)]
-    fn stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, deadline_ns: u64) {
+    fn enqueue_caller(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, deadline_ns: u64) {
         caller.donate_to(callee);
         caller.badge.set(badge);
         callee.callers.push_back(caller);
@@ -358,7 +362,7 @@ impl Kernel {
         self.scheduler.set_timeout(caller, deadline_ns);
     }
 
-    /// Answers whom `callee` serves, if anybody.
+    /// Replies to the caller that `callee` serves, if there is one.
     #[inline(always)]
     pub fn reply(&mut self, callee: Ptr<Context>) {
         if let Some(caller) = callee.serving.take() {
@@ -370,7 +374,7 @@ impl Kernel {
         }
     }
 
-    /// Takes the next caller in line; tells whether there was one.
+    /// Accepts the next queued caller; tells whether there was one.
     #[inline(always)]
     pub fn accept_next(&mut self, callee: Ptr<Context>) -> bool {
         let Some(caller) = callee.callers.pop_front() else { return false };
@@ -381,17 +385,17 @@ impl Kernel {
         true
     }
 
-    /// A mailbox call: sets the bits and donates time until the callee idles. One that was not
-    /// started has nothing to do yet, and it may be the caller who has it started.
+    /// Makes a mailbox call: sets the bits and donates time until the callee idles. No time is
+    /// donated to a callee that was not started: it has nothing to do yet, and the caller may be
+    /// the one that has it started.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
         let donates = callee.state() != State::New
             && match self.may_donate(caller, callee) {
                 Room::Yes => true,
                 Room::No => false,
-                Room::Later => return self.make_again(caller),
+                Room::Later => return self.retry(caller),
             };
-        // The result comes first: whoever ends the donation does not set it again with anything
-        // else.
+        // Set the result before blocking; ending the donation does not overwrite it.
         caller.set_result(Ok([0; 3]));
         self.signal(callee, badge);
         if donates {
@@ -403,16 +407,16 @@ impl Kernel {
         }
     }
 
-    /// The caller makes its call again; others have their turn before.
+    /// Retries the caller's call; others have their turn before.
     #[cold]
-    pub fn make_again(&mut self, caller: Ptr<Context>) {
-        caller.make_call_again();
-        self.scheduler.look_again();
+    pub fn retry(&mut self, caller: Ptr<Context>) {
+        caller.retry_call();
+        self.scheduler.reschedule();
     }
 
-    /// The callee idles: whoever donated it time by a mailbox call goes on, or as many of them as
-    /// one step may wake; tells whether that was all. The first donor stays the first until it
-    /// leaves, so it needs no other list to be found.
+    /// Unblocks the mailbox callers that donated time to a callee that idles, as many as one step
+    /// may wake; tells whether those were all. The first donor stays the first until it leaves, so
+    /// it is found without another list.
     pub fn release_donors(&mut self, callee: Ptr<Context>) -> bool {
         if let Some(first) = callee.first_donor()
             && first.state() == State::Donation(callee)
@@ -434,8 +438,8 @@ impl Kernel {
         callee.mailbox_callers.is_empty()
     }
 
-    /// The callee is gone: whoever donated it time learns so, or as many of them as one step may
-    /// tell; gives their number. While more are left, `callee` stays, and the next steps go on.
+    /// Ends the donations to a callee that is dead with `PeerDead`, as many as one step may; gives
+    /// their number. While more are left, `callee` stays, and the next steps go on.
     pub(crate) fn fail_donors(&mut self, callee: Ptr<Context>) -> u32 {
         for told in 0..WAKES {
             let Some(donor) = callee.first_donor() else { return told };

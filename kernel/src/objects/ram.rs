@@ -166,7 +166,7 @@ impl Ptr<Ram> {
         }
         self.group.set(Group::create(kernel, Some(parent))?);
         self.leader.set(None);
-        kernel.bring_bills_up();
+        kernel.update_accounting();
         for time in actors().filter_map(|actor| actor.cast::<Schedule>().ok()) {
             kernel.scheduler.set_band(time, self.band(time.priority));
         }

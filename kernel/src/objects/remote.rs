@@ -1,6 +1,6 @@
-//! What names contexts of other cores, and the wake slots by which other cores name ours.
+//! Names for contexts of other cores, and the wake slots by which other cores name ours.
 //!
-//! A core may set wake bits of another core, and add to their counts, and nothing else. A bit is a
+//! A core may set wake bits of another core and add to their counts, and nothing else. A bit is a
 //! wake slot: a number that the target core's monitor gave to one of its own contexts and badges,
 //! or to a semaphore. A stale or wrong number is at worst a spurious wake-up of a context of that
 //! core, or a spurious up.
@@ -14,7 +14,7 @@ use core::cell::Cell;
 
 /// Slots of a core; slot 0 is the log's, the last two the kernel's own.
 const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
-/// The slot by which a core tells another that it should look at the pools they share.
+/// The doorbell by which a core has another check the pools that they share.
 pub const SHARED_SLOT: usize = SLOTS - 2;
 /// Pages the table takes.
 pub const WAKE_TABLE_PAGES: u64 = (SLOTS * size_of::<WakeSlot>()).div_ceil(crate::memory::PAGE_BYTES) as u64;
@@ -43,8 +43,8 @@ impl Remote {
 
 type WakeSlot = Option<(AnyObject, u64)>;
 
-/// Which context, mailbox portal or semaphore a wake bit of this core is for. Slots do not count as
-/// references; a context that ends and a portal or semaphore that goes free their own.
+/// Maps each wake bit of this core to its context, mailbox portal or semaphore. Slots do not count
+/// as references: contexts that end, and portals and semaphores that are destroyed, free their own.
 pub struct WakeSlots {
     table: Option<PhysAddr>,
     hint: usize,
@@ -80,7 +80,7 @@ impl WakeSlots {
         let free = (hint..end).chain(1..hint.min(end)).find(|&slot| slots[slot].is_none());
         let slot = free.ok_or(Error::Busy)?;
         slots[slot] = Some((target, badge));
-        // What came for the domain that had it before.
+        // Drops the count of ups for the target that had it before.
         hardware::take_count(slot);
         self.hint = slot + 1;
         count(target, |slots| slots + 1);
@@ -112,13 +112,13 @@ impl WakeSlots {
         assert!(left == 0, "a wake slot was counted that nobody has");
     }
 
-    /// Who is meant by a wake bit.
+    /// The target of a wake bit.
     pub fn get(&mut self, slot: usize) -> WakeSlot {
         self.slots().get(slot).copied().flatten()
     }
 }
 
-/// Keeps count of the slots of a context, portal or semaphore.
+/// Changes the count of slots of a context, portal or semaphore.
 fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
     if let Ok(context) = target.cast::<Context>() {
         context.wake_slots.set(change(context.wake_slots.get()));
@@ -130,8 +130,8 @@ fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
 }
 
 impl Kernel {
-    /// A wake bit of this core came up.
-    pub fn wake_slot_rang(&mut self, slot: usize) {
+    /// Signals the target of a wake bit that another core has set.
+    pub fn on_wake_slot(&mut self, slot: usize) {
         let Some((target, badge)) = self.wake_slots.get(slot) else { return };
         if let Ok(semaphore) = target.cast::<Semaphore>() {
             return semaphore.up_from_elsewhere(self, hardware::take_count(slot));

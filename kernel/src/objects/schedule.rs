@@ -1,5 +1,5 @@
-//! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever
-//! that one donates it to.
+//! SchedulingContext: time of a priority, in slices, for the context it belongs to and for the
+//! callees that this context donates it to.
 
 use super::group::Band;
 use super::{Context, Header, Link, Object, Ptr, linked};
@@ -13,7 +13,7 @@ use intrusive_collections::RBTreeLink;
 #[repr(C)]
 pub struct Schedule {
     header: Header,
-    /// Whose time it is; not counted as a reference. `None` once that context ended.
+    /// The context that it belongs to; not counted as a reference. `None` once that ended.
     pub(crate) context: Cell<Option<Ptr<Context>>>,
     /// 0 to 7, 7 first.
     pub(crate) priority: usize,
@@ -27,15 +27,15 @@ pub struct Schedule {
     pub(crate) turn_ns: Cell<u64>,
     /// Length of a slice.
     pub(crate) slice_ns: Cell<u64>,
-    /// What was left of the current one when it was last charged; below zero if it was overrun.
+    /// Rest of the current slice when it was last charged; below zero if it was overrun.
     pub(crate) left_ns: Cell<i64>,
     /// Length of a period of its budget, which is a slice; 0: it has none.
     pub(crate) period_ns: Cell<u64>,
     /// When the period ends that has begun.
     pub(crate) refill_at_ns: Cell<u64>,
-    /// Where it waits: its share of the core is that of all who wait there.
+    /// The band of its group in which it waits; all time of a group has one share of the core.
     pub(crate) band: Cell<Ptr<Band>>,
-    /// The bill of the slices before.
+    /// What was charged in earlier slices.
     spent_ns: Cell<u64>,
     ready: Link<Schedule>,
 }
@@ -81,12 +81,12 @@ impl Schedule {
         }
     }
 
-    /// The bill: all that ran on it until it was last charged, whoever that was.
+    /// What was charged to it so far, for all contexts that ran on it.
     pub(crate) fn used_ns(&self) -> u64 {
         self.spent_ns.get().wrapping_add(self.slice_ns.get()).wrapping_sub(self.left_ns.get() as u64)
     }
 
-    /// Charges its slice and its band's turn; what is left of that.
+    /// Charges its slice and its band's turn; gives what is left of the turn.
     #[inline(always)]
     pub(crate) fn charge(&self, used_ns: i64) -> i64 {
         self.left_ns.set(self.left_ns.get().wrapping_sub(used_ns));
@@ -106,7 +106,7 @@ impl Schedule {
         self.set_left(used_ns, self.left_ns.get().min(slice_ns as i64));
     }
 
-    /// Changes what is left of the slice, not the bill.
+    /// Changes what is left of the slice, not what was charged so far.
     fn set_left(&self, used_ns: u64, left_ns: i64) {
         self.spent_ns.set(used_ns.wrapping_sub(self.slice_ns.get()).wrapping_add(left_ns as u64));
         self.left_ns.set(left_ns);

@@ -1,4 +1,4 @@
-//! What a program's proxy and its scheduler of threads are told, and how they go back.
+//! Upcalls to a program's proxy and its scheduler of threads, and the return from them.
 //!
 //! Invariants: a proxy is entered only while its program runs (`in_proxy` is not set), with the
 //! program's registers in the control page; what a program asks for as registers is harmless.
@@ -8,7 +8,8 @@ use super::{Context, Ptr};
 use crate::arch::context::Registers;
 use abi::{ControlPage, ExceptionInfo, ProgramRegisters};
 
-/// A Linux call: the proxy goes on with the program's registers on its own stack.
+/// Enters the proxy for a Linux call, with the program's registers in the control page, on the
+/// proxy's own stack.
 pub fn enter_proxy(context: Ptr<Context>, (call_entry, stack_top): (u64, u64)) {
     context.with_registers(|registers| {
         context.set_call([registers.rip, registers.rsp, registers.flags(), registers.rax]);
@@ -18,8 +19,8 @@ pub fn enter_proxy(context: Ptr<Context>, (call_entry, stack_top): (u64, u64)) {
     context.set_in_proxy(ControlPage::INSIDE);
 }
 
-/// Badge bits came up: program code that asked for it is interrupted, its proxy is told to look
-/// before it goes back.
+/// Tells of badge bits that are pending: interrupts program code that asked for that, and has its
+/// proxy, if that runs, look before it returns to the program.
 pub fn interrupt_program(context: Ptr<Context>) {
     let Some(proxy) = context.proxy.get() else { return };
     if context.pending.get() & context.upcall_mask() == 0 {
@@ -32,12 +33,12 @@ pub fn interrupt_program(context: Ptr<Context>) {
     }
 }
 
-/// Time is taken from a context that could go on: if it wants to know, it begins with an upcall
-/// when it has time again.
+/// Has a context that is preempted, and asked for preemption upcalls, begin with one when it runs
+/// again.
 #[inline(never)]
 pub fn preempted(context: Ptr<Context>) {
     if let Some(proxy) = context.proxy.get()
-        && context.wants_ticks.get()
+        && context.wants_preemption_upcalls.get()
         && !context.in_proxy()
     {
         upcall(context, proxy, ExceptionInfo { vector: ExceptionInfo::PREEMPTION, ..ExceptionInfo::default() });
@@ -66,7 +67,7 @@ fn to_program(registers: &Registers) -> ProgramRegisters {
     program
 }
 
-/// The registers a program asks for; whatever it says is harmless (see `arch::context`).
+/// Loads the registers that a program asks for; no value of them does harm (see `arch::context`).
 pub fn from_program(program: &ProgramRegisters, registers: &mut Registers) {
     copy!(program to registers: rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip);
     registers.set_flags(program.rflags);

@@ -1,11 +1,11 @@
-//! Who writes a line of the log, and how much of it is taken.
+//! The writer of a line of the log, and the limit of its rate.
 //!
-//! Invariants: a domain's name is given when it is made, by whoever holds the core, or is its
-//! maker's; it is text without spaces and colons, so that no line `pelago: NAME: ...` can look like
-//! one of the kernel's or of another domain. A domain has a part of the log of its own, or shares
-//! that of another: all forks of a program have one together. What is written beyond a part's rate
-//! is dropped and counted until there was a pause; the count is told before the next line that is
-//! taken, or when one of the part's domains ends, once a second at most.
+//! Invariants: a domain gets its name when it is made, from a holder of the core, or has its
+//! maker's; the name is text without spaces and colons, so that no line `pelago: NAME: ...` can
+//! look like one of the kernel's or of another domain. A domain has a part of the log of its own,
+//! or shares that of another: all forks of a program share one. The log drops and counts what is
+//! written beyond a part's rate until there was a pause; it tells the count before the next line
+//! that it takes, or when one of the part's domains ends, once a second at most.
 
 use crate::hardware;
 use core::cell::Cell;

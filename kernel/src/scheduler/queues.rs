@@ -1,12 +1,12 @@
 //! Ready queues: round robin among the groups of a priority, and within each (decision 65).
 //!
-//! The first of a group's waiting time stands for the group in the queue of its priority, the rest
-//! waits in the group: so one that has nothing else ready costs no more than a plain queue. The
+//! The first of a group's ready time represents the group in the queue of its priority, the rest
+//! waits in the group: so a group with one ready context costs no more than a plain queue. The
 //! first group of a queue runs its first time. It stays first until its turn is over or nothing in
-//! it is ready; then it goes to the end, however many contexts it has. What runs is charged when it
-//! stops: until then one comparison with the clock says whether its slice and its group's turn go
-//! on. Invariants: a bit of `ready_set` says whether a queue has anything; the time that runs is in
-//! no queue.
+//! it is ready; then it goes to the end, however many contexts it has. Time is charged when it
+//! stops running: until then one comparison with the clock tells whether its slice and its group's
+//! turn go on. Invariants: a bit of `ready_set` is set exactly if its queue is not empty; the time
+//! that runs is in no queue.
 //!
 //! ```text
 //!            make_ready            pick: enter
@@ -66,12 +66,12 @@ impl Scheduler {
         }
     }
 
-    /// What is first of all.
+    /// The first time of the highest queue.
     fn first(&self) -> Option<Ptr<Schedule>> {
         self.ready[self.ready_set.checked_ilog2()? as usize].first()
     }
 
-    /// Takes that out.
+    /// Takes the first time of the highest queue out.
     #[inline(always)]
     pub(super) fn take_first(&mut self) -> Option<Ptr<Schedule>> {
         let level = self.ready_set.checked_ilog2()?;
@@ -90,7 +90,7 @@ impl Scheduler {
         Some(first)
     }
 
-    /// It runs from now on; bills are up to date.
+    /// Makes `schedule` the running time; accounting is up to date.
     #[inline(always)]
     pub(super) fn enter(&mut self, schedule: Ptr<Schedule>) {
         debug_assert!(!schedule.is_queued() && schedule.level.get() < self.ready.len(), "time runs and waits");
@@ -104,23 +104,24 @@ impl Scheduler {
         self.until_ns = self.since_ns.wrapping_add_signed(left_ns);
     }
 
-    /// Neither the slice that runs nor the turn of its group is over.
+    /// Whether neither the running slice nor the turn of its group is over.
     #[inline(always)]
     pub(super) fn is_within(&self) -> bool {
         self.since_ns < self.until_ns
     }
 
-    /// Somebody waits for the end of the slice that runs, or there is a budget to be kept.
+    /// Arms the timer for the end of the running slice, if anything waits for that or it is a
+    /// budget.
     #[inline(always)]
-    pub(super) fn ring_for_slice(&mut self) {
+    pub(super) fn arm_slice_timer(&mut self) {
         if let Some(schedule) = self.running
-            && (self.is_rivalled(schedule.level.get()) || self.tickers > 0 || schedule.period_ns.get() > 0)
+            && (self.is_contended(schedule.level.get()) || self.preemption_upcalls > 0 || schedule.period_ns.get() > 0)
         {
-            self.ring_by(self.until_ns);
+            self.arm_timer(self.until_ns);
         }
     }
 
-    /// Charges what runs; bills of domains are up to date.
+    /// Charges the running time; domains are charged already.
     #[inline(always)]
     pub(super) fn charge(&mut self) {
         if let Some(schedule) = self.running {
@@ -129,8 +130,7 @@ impl Scheduler {
         }
     }
 
-    /// What runs waits from now on, or is taken out of everything: who calls this says what runs
-    /// instead.
+    /// Charges the running time, which stops; the caller chooses what runs instead.
     #[inline(always)]
     pub(super) fn leave(&mut self, schedule: Ptr<Schedule>) {
         if schedule.charge(self.since_ns.wrapping_sub(self.began_ns) as i64) <= 0 {
@@ -138,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// Its group has had its turn: the others come first.
+    /// Ends the turn of a group: the others come first.
     #[cold]
     fn end_turn(&mut self, band: Ptr<Band>, priority: usize) {
         band.refill();
@@ -149,7 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// What runs, which could go on with `context`, is of a lower level than what is ready.
+    /// Preempts the running time, which could go on with `context`, for ready time of a higher
+    /// level.
     #[inline(always)]
     pub(super) fn preempt(&mut self, schedule: Ptr<Schedule>, context: Ptr<Context>) {
         if self.is_special && self.current == Some(context) {
@@ -159,8 +160,8 @@ impl Scheduler {
         self.push_first(schedule);
     }
 
-    /// The slice that runs, which could go on with `context`, is over or given up, or the turn of
-    /// its group is: it goes where it belongs.
+    /// Ends the running slice, which could go on with `context`, because it is over or given up or
+    /// the turn of its group is over: queues the time where it belongs.
     #[cold]
     pub(super) fn end_slice(&mut self, schedule: Ptr<Schedule>, context: Ptr<Context>) {
         assert!(self.running == Some(schedule) && !schedule.is_queued(), "a slice ends that does not run");
@@ -190,7 +191,7 @@ impl Scheduler {
         }
     }
 
-    /// It is the first of the first group of its priority.
+    /// Makes it the first time of the first group of its priority.
     #[inline(always)]
     fn push_first(&mut self, schedule: Ptr<Schedule>) {
         let level = schedule.level.get();
@@ -205,8 +206,7 @@ impl Scheduler {
         self.ready_set |= 1 << level;
     }
 
-    /// It waits with the time of that band from now on, which is of its priority. Bills are up to
-    /// date.
+    /// Moves it to the band of another group, of its own priority. Accounting is up to date.
     pub fn set_band(&mut self, schedule: Ptr<Schedule>, band: Ptr<Band>) {
         let is_ready = self.withdraw(schedule);
         schedule.band.set(band);
@@ -216,7 +216,7 @@ impl Scheduler {
         self.changed = true;
     }
 
-    /// The length of slices from now on, and, if not 0, the period whose budget one is. Bills are
+    /// Sets the length of slices and, if not 0, the period whose budget a slice is. Accounting is
     /// up to date.
     pub fn set_slice(&mut self, schedule: Ptr<Schedule>, slice_ns: u64, period_ns: u64) {
         assert!(slice_ns > 0 && (period_ns == 0 || slice_ns <= period_ns), "a budget is longer than its period");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     impl Scheduler {
-        /// Every queue is as the head of this file says.
+        /// Asserts the invariants at the head of this file.
         pub(crate) fn assert_queues(&self) {
             for (level, queue) in self.ready.iter().enumerate() {
                 assert_eq!(self.ready_set & 1 << level != 0, !queue.is_empty());
@@ -253,7 +253,7 @@ mod tests {
                     assert_eq!(
                         first.band.get().head.get() == Some(first),
                         !is_window(level),
-                        "who stands for its group"
+                        "the first of a group represents it"
                     );
                     if is_window(level) {
                         continue;

@@ -1,12 +1,12 @@
 //! Waking: one context with all time that ends in it, or thousands for the same reason.
 //!
-//! A chain of single donors is at most 16 long, and is woken at once. Where a context has several,
-//! a step queues the time of at most [`WAKES`] contexts, and as many waits end whose deadline
-//! passed; an alarm for now begins the next step, which goes on with the rest. Invariants: a
-//! context some of whose donors are still to be woken is in `waking`, and the next one it knows is
-//! a donor of it; one that joins meanwhile is woken already, so it may be woken twice. Whoever is
-//! found asleep is no longer waking: who wakes it begins anew. Donors of one that has ended are
-//! told in the same way; the list holds a reference of it.
+//! A chain of single donors is at most 16 long, and is woken at once. If a context has several, a
+//! step queues the time of at most [`WAKES`] contexts, and ends as many waits whose deadline
+//! passed; a timer for now begins the next step, which does the rest. Invariants: a context with
+//! donors still to be woken is in `waking`, and its `next_to_wake` is a donor of it. A donor that
+//! joins meanwhile is awake already, so it may be woken twice. A context that blocks again leaves
+//! `waking`: what unblocks it begins anew. Donors of a context that has ended are told in the same
+//! way; the list holds a reference of it.
 
 use super::{Scheduler, end_of_chain};
 use crate::hardware;
@@ -18,28 +18,29 @@ use abi::Error;
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Looks at watched contexts in one step: each may notify one at the end of a chain.
+/// Probes of watched contexts in one step: each may notify one at the end of a chain.
 const WATCHES: u32 = WAKES / 4;
 
 impl Scheduler {
-    /// Donors of `context` from that one on are woken in the next steps.
+    /// Has the next steps wake the donors of `context` from `next` on.
     #[cold]
     fn wake_later(&mut self, context: Ptr<Context>, next: Ptr<Context>) {
-        assert!(next.donates_to() == Some(context), "who is to be woken next is no donor");
+        assert!(next.donates_to() == Some(context), "what is to be woken next is no donor");
         self.wake_no_more(context);
         context.next_to_wake.set(Some(next));
         self.waking.push_back(context);
         self.specials_changed();
     }
 
-    /// Donors of `context`, which has ended, are told so in the next steps; the list holds it.
+    /// Has the next steps tell the donors of `context` that it has ended; the list holds a
+    /// reference.
     pub(crate) fn fail_later(&mut self, context: Ptr<Context>) {
-        assert!(context.state() == State::Dead, "one that lives fails its donors");
+        assert!(context.state() == State::Dead, "a living context fails its donors");
         self.waking.push_back(context);
         self.specials_changed();
     }
 
-    /// Takes that back.
+    /// Takes `context` off the list.
     pub(super) fn wake_no_more(&mut self, context: Ptr<Context>) {
         if context.is_waking() {
             self.waking.remove(context);
@@ -87,7 +88,7 @@ impl Kernel {
         self.scheduler.wake_no_more(context);
     }
 
-    /// Goes on with the donors that the steps before did not come to.
+    /// Wakes donors that the steps before left, as many as this step may.
     #[cold]
     pub(super) fn wake_rest(&mut self) {
         self.scheduler.wakes_left = WAKES;
@@ -103,15 +104,15 @@ impl Kernel {
             }
             self.scheduler.wakes_left -= 1;
             let next = context.next_to_wake.take();
-            // Whoever wakes the end of its chain begins anew.
+            // If the end of its chain is blocked, what unblocks that begins anew.
             if let Some(next) = next.filter(|_| end_of_chain(context).is_some()) {
                 self.wake_donors(context, next);
             }
         }
-        self.scheduler.ring_by(self.scheduler.since_ns);
+        self.scheduler.arm_timer(self.scheduler.since_ns);
     }
 
-    /// Nobody is left to be woken or told: all contexts of this core have ended.
+    /// Empties the list after all contexts of this core have ended.
     pub(crate) fn drain_waking(&mut self) {
         while let Some(context) = self.scheduler.waking.pop_front() {
             assert!(context.state() == State::Dead && context.first_donor().is_none(), "all have ended");
@@ -120,9 +121,9 @@ impl Kernel {
         self.destroy_queued(&mut Budget::all());
     }
 
-    /// The alarm rang: ends waits whose deadline passed and reports stalls.
-    pub fn alarm_rang(&mut self) {
-        self.scheduler.alarm_ns = u64::MAX;
+    /// Handles the timer: ends waits whose deadline passed and probes watched contexts.
+    pub fn on_timer(&mut self) {
+        self.scheduler.timer_ns = u64::MAX;
         self.scheduler.changed = true;
         let now_ns = hardware::now_ns();
         let mut left = WAKES;
@@ -136,14 +137,14 @@ impl Kernel {
         for _ in 0..WATCHES {
             let due = first(self.scheduler.watches.front().get(), |context| &context.watch_ns, now_ns);
             let Some(context) = due else { break };
-            self.bring_bills_up();
+            self.update_accounting();
             self.watch_probe(context, now_ns);
         }
         let scheduler = &mut self.scheduler;
         let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
         let watch = scheduler.watches.front().get().map(|context| context.watch_ns.get());
         if let Some(next_ns) = timeout.into_iter().chain(watch).min() {
-            scheduler.ring_by(next_ns);
+            scheduler.arm_timer(next_ns);
         }
     }
 }

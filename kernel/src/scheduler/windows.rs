@@ -1,14 +1,14 @@
 //! Windows of gangs (Barrelfish section 4.8; decision 39): time that runs in `[n * period +
 //! phase, + slice)` of the clock only.
 //!
-//! All cores have one clock, so members of a gang on several cores run together without a word
-//! between them: each core's kernel finds the windows by itself. In its window a member comes
-//! before others of its priority and after higher ones; what it leaves by waiting is theirs.
-//! Outside it does not run. It stands in `turns` while it is ready or running, by when its window
-//! next opens or closes; one that waits is found out when its window closes, and leaves: so a core
-//! whose gangs sleep sets no alarm for them. The steps of a throttled core are windows of
-//! everybody. A step turns a bounded number of windows; until all are turned whose time has come,
-//! nothing runs.
+//! All cores have one clock, so members of a gang on several cores run together without a message:
+//! each core's kernel computes the windows by itself. In its window a member comes before other
+//! time of its priority and after higher ones; while it waits, others use the window. Outside its
+//! window it does not run. It is in `turns` while it is ready or running, ordered by when its
+//! window next opens or closes. A member that is blocked when its window closes leaves `turns`, so
+//! a core whose gangs sleep arms no timer for them. The steps of a throttled core are windows of
+//! all its time. A step opens and closes a bounded number of windows; nothing runs until all that
+//! are due are done.
 
 use super::{Scheduler, THROTTLE_STEPS, resolve};
 use crate::hardware;
@@ -96,7 +96,7 @@ impl Scheduler {
         self.changed = true;
     }
 
-    /// Whether programs may not run now; a throttled core looks again when that changes.
+    /// Whether programs may not run now; a throttled core arms its timer for when that changes.
     #[cold]
     pub(super) fn is_held(&mut self) -> bool {
         if self.ends_contexts || self.speed == THROTTLE_STEPS {
@@ -105,11 +105,11 @@ impl Scheduler {
         let step = self.since_ns / THROTTLE_STEP_NS;
         let (turn, place) = (step - step % THROTTLE_STEPS, step % THROTTLE_STEPS);
         let is_held = place >= self.speed;
-        self.ring_by((turn + if is_held { THROTTLE_STEPS } else { self.speed }) * THROTTLE_STEP_NS);
+        self.arm_timer((turn + if is_held { THROTTLE_STEPS } else { self.speed }) * THROTTLE_STEP_NS);
         is_held
     }
 
-    /// It is ready, and has a window.
+    /// Puts ready time with a window aside until the window opens.
     #[cold]
     pub(super) fn await_window(&mut self, schedule: Ptr<Schedule>) {
         if !schedule.turn.is_linked() {
@@ -117,9 +117,9 @@ impl Scheduler {
         }
     }
 
-    /// Opens and closes windows and ends periods of budgets whose time has come, as many as one
-    /// step may, and looks again when the next one's does; tells whether that was all. The clock
-    /// was just read.
+    /// Opens and closes windows and ends periods of budgets that are due, as many as one step may,
+    /// and arms the timer for the next one; tells whether none that is due is left. The clock was
+    /// just read.
     pub(super) fn turn_windows(&mut self) -> bool {
         for _ in 0..WAKES {
             let due = self.turns.front().get().filter(|schedule| schedule.turn_ns.get() <= self.since_ns);
@@ -135,17 +135,17 @@ impl Scheduler {
                 upcall::preempted(context);
             }
             self.withdraw(schedule);
-            // Who waits is asleep until it is made ready; nobody needs to look at its windows.
+            // A blocked member needs no windows until it is made ready.
             if !was_open || context.is_some() {
                 self.turn(schedule, self.since_ns);
             }
         }
         let Some(next_ns) = self.turns.front().get().map(|first| first.turn_ns.get()) else { return true };
-        self.ring_by(next_ns);
+        self.arm_timer(next_ns);
         next_ns > self.since_ns
     }
 
-    /// Takes it out of everything; whether it was ready or running.
+    /// Takes it out of all queues and trees; tells whether it was ready or running.
     pub(super) fn withdraw(&mut self, schedule: Ptr<Schedule>) -> bool {
         let (is_queued, is_running) = (schedule.is_queued(), self.running == Some(schedule));
         if is_queued {
@@ -162,12 +162,12 @@ impl Scheduler {
             schedule.level.set(Schedule::CLOSED);
             self.specials_changed();
         }
-        assert!(!schedule.is_queued() && !schedule.turn.is_linked(), "what is withdrawn waits");
+        assert!(!schedule.is_queued() && !schedule.turn.is_linked(), "withdrawn time is still queued");
         is_queued || is_running || is_linked
     }
 
-    /// Its budget is spent: it is put aside until its period ends. Whoever it is donated to goes on
-    /// with other time only.
+    /// Puts time whose budget is spent aside until its period ends. A callee that it is donated to
+    /// runs on other time only.
     #[cold]
     pub(super) fn close_until(&mut self, schedule: Ptr<Schedule>, at_ns: u64) {
         assert!(schedule.window.get().is_none() && !schedule.is_queued(), "time has a budget or windows");
@@ -179,12 +179,12 @@ impl Scheduler {
         schedule.turn_ns.set(at_ns);
         // SAFETY: time is withdrawn before it ends.
         self.turns.insert(unsafe { UnsafeRef::from_raw(schedule.address().as_ptr()) });
-        self.ring_by(at_ns);
+        self.arm_timer(at_ns);
         self.specials_changed();
     }
 
-    /// Puts it where its window has it now: into its queue, or aside until the window opens. Time
-    /// without windows has a new budget.
+    /// Queues it if its window is open, or puts it aside until the window opens. Time without
+    /// windows gets a new budget.
     fn turn(&mut self, schedule: Ptr<Schedule>, now_ns: u64) {
         let Some(window) = schedule.window.get() else {
             schedule.level.set(Schedule::level_of(schedule.priority));

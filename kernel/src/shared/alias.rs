@@ -397,7 +397,7 @@ impl Kernel {
 
     /// Another core dropped the last alias of a pool of ours, or a pool died in which this core has
     /// some.
-    pub fn shared_rang(&mut self) {
+    pub fn on_shared_doorbell(&mut self) {
         for number in 0..POOLS_MAX {
             if let Some(keeper) = self.shared.pools[number].filter(|keeper| keeper.pool.aliases() == 0) {
                 self.retire(keeper.pool.base());

@@ -67,8 +67,8 @@ impl Scene {
         assert_eq!(granted, Err(Error::PeerDead));
     }
 
-    /// It ends by alarms; counts the steps.
-    fn end_by_alarms(mut self) -> usize {
+    /// Ends the victim in steps, each begun by the timer; counts them.
+    fn end_by_timer(mut self) -> usize {
         let domain = self.victim.domain;
         self.world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 7));
         self.world.kernel.drain_dead();
@@ -80,8 +80,8 @@ impl Scene {
             let decision = self.world.kernel.step(Event::Timer);
             let work = hardware::take_work();
             assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
-            let rings = hardware::alarm().is_some_and(|at_ns| at_ns <= hardware::now_ns());
-            assert!(rings || !domain.is_ending(), "the next step begins at once");
+            let fires = hardware::deadline().is_some_and(|at_ns| at_ns <= hardware::now_ns());
+            assert!(fires || !domain.is_ending(), "the next step begins at once");
             assert_eq!(decision == Decision::Idle, !domain.contexts.is_empty());
             steps += 1;
         }
@@ -186,7 +186,7 @@ fn a_large_domain_that_exits_ends_in_bounded_steps() {
     for (give, units) in LARGE {
         let mut scene = Scene::new();
         give(&mut scene);
-        let steps = scene.end_by_alarms();
+        let steps = scene.end_by_timer();
         assert!(steps >= units / END_UNITS as usize, "{steps} steps for {units} units");
     }
 }

@@ -101,10 +101,10 @@ impl Core {
         self.world.kernel.scheduler.current()
     }
 
-    /// The clock is at `at_us`, by the alarm if it was set for then or before.
+    /// Advances the clock to `at_us`; the timer fires if it was armed for then or before.
     fn at(&mut self, at_us: u64) -> Option<Ptr<Context>> {
-        while let Some(alarm_ns) = hardware::alarm().filter(|alarm_ns| *alarm_ns <= at_us * US) {
-            set_clock(alarm_ns.max(hardware::now_ns()));
+        while let Some(timer_ns) = hardware::deadline().filter(|timer_ns| *timer_ns <= at_us * US) {
+            set_clock(timer_ns.max(hardware::now_ns()));
             hardware::set_deadline(None);
             self.world.kernel.step(Event::Timer);
         }
@@ -175,13 +175,13 @@ fn a_member_runs_in_its_windows_and_nowhere_else() {
     // Exactly its share, and the other the rest.
     let used = |context: Ptr<Context>| context.schedule.get().unwrap().used_ns();
     core.at(5 * PERIOD_US);
-    core.world.kernel.bring_bills_up();
+    core.world.kernel.update_accounting();
     assert_eq!(used(member), 5 * SLICE_US * US);
     // Free again, it takes turns with its equal.
     assert_eq!(core.join(member, [0; 3]), 0);
     let before = used(member);
     core.at(7 * PERIOD_US);
-    core.world.kernel.bring_bills_up();
+    core.world.kernel.update_accounting();
     let share = used(member) - before;
     assert!(share.abs_diff(PERIOD_US * US) <= 1_000_000, "{share} ns of two periods");
     core.end();
@@ -219,7 +219,7 @@ fn higher_priorities_come_first_and_lower_ones_get_what_is_left() {
 }
 
 #[test]
-fn a_gang_that_sleeps_sets_no_alarm() {
+fn a_gang_that_sleeps_arms_no_timer() {
     let mut core = Core::alone();
     core.sleep();
     let member = core.program(3);
@@ -228,11 +228,11 @@ fn a_gang_that_sleeps_sets_no_alarm() {
     core.sleep();
     core.at(5 * PERIOD_US);
     assert!(core.runs().is_none());
-    assert_eq!(hardware::alarm(), None);
+    assert_eq!(hardware::deadline(), None);
     // And one that would run has one, while its core idles.
     core.wake(member);
     assert!(core.runs().is_none());
-    assert_eq!(hardware::alarm(), Some((5 * PERIOD_US + PHASE_US) * US));
+    assert_eq!(hardware::deadline(), Some((5 * PERIOD_US + PHASE_US) * US));
     core.end();
 }
 
@@ -357,23 +357,23 @@ fn windows_that_do_not_fit_are_refused_and_nothing_changes() {
     core.end();
 }
 
-/// What is known of the alarm of a core that is one of several.
+/// One of several cores, with its timer.
 struct Member {
     core: Core,
     context: Ptr<Context>,
-    alarm_ns: Option<u64>,
+    timer_ns: Option<u64>,
     /// When it began to run, per window.
     starts_ns: Vec<u64>,
 }
 
 impl Member {
-    /// The kernel handles an event at that time; its alarm is set anew if it wants.
+    /// Has the kernel handle an event at that time, which may arm its timer anew.
     fn step(&mut self, at_ns: u64) {
         set_clock(at_ns);
-        hardware::set_deadline(self.alarm_ns);
+        hardware::set_deadline(self.timer_ns);
         let ran = self.core.runs() == Some(self.context);
         self.core.world.kernel.step(Event::Timer);
-        self.alarm_ns = hardware::alarm();
+        self.timer_ns = hardware::deadline();
         if !ran && self.core.runs() == Some(self.context) {
             self.starts_ns.push(at_ns);
         }
@@ -383,7 +383,7 @@ impl Member {
     }
 }
 
-/// Four kernels that know nothing of each other, with interrupts of devices at any time and alarms
+/// Four kernels that know nothing of each other, with interrupts of devices at any time and timers
 /// that come late by up to `LATE_NS`.
 #[test]
 fn a_gang_of_four_starts_together() {
@@ -405,7 +405,7 @@ fn a_gang_of_four_starts_together() {
             let window = Some(WINDOW);
             core.world.kernel.scheduler.set_window(context.schedule.get().unwrap(), window);
             core.world.kernel.decide();
-            Member { core, context, alarm_ns: hardware::alarm(), starts_ns: Vec::new() }
+            Member { core, context, timer_ns: hardware::deadline(), starts_ns: Vec::new() }
         })
         .collect();
     let mut now_ns = 0;
@@ -413,9 +413,9 @@ fn a_gang_of_four_starts_together() {
         now_ns += random.below(LATE_NS);
         for member in &mut members {
             // Alarms since the last look come now; or something else interrupts.
-            let is_due = member.alarm_ns.is_some_and(|alarm_ns| alarm_ns <= now_ns);
+            let is_due = member.timer_ns.is_some_and(|timer_ns| timer_ns <= now_ns);
             if is_due {
-                member.alarm_ns = None;
+                member.timer_ns = None;
             }
             if is_due || random.below(8) == 0 {
                 member.step(now_ns);

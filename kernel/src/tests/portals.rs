@@ -75,7 +75,7 @@ impl World {
 
     /// The bills up to now.
     fn used_ns<const N: usize>(&mut self, parties: [&Party; N]) -> [u64; N] {
-        self.kernel.bring_bills_up();
+        self.kernel.update_accounting();
         parties.map(|party| party.time.used_ns())
     }
 
@@ -195,7 +195,7 @@ fn who_has_a_right_to_the_core_gets_it_in_a_call_too() {
     world.answer(&server, 0);
     let client = world.party(5);
     let rival = world.party(5);
-    assert_eq!(hardware::alarm(), Some(SLICE_NS));
+    assert_eq!(hardware::deadline(), Some(SLICE_NS));
 
     world.connect(&client, &better);
     world.ask(&client, 100);
@@ -220,12 +220,12 @@ fn a_slice_of_a_caller_ends_for_a_callee_who_wants_to_know() {
     let mut world = World::new(400);
     let server = world.party(0);
     world.answer(&server, 0);
-    world.kernel.scheduler.set_ticks(server.context, true);
+    world.kernel.scheduler.set_preemption_upcalls(server.context, true);
     let client = world.party(5);
     world.connect(&client, &server);
     world.ask(&client, 100);
     assert!(world.runs(&server));
-    assert_eq!(hardware::alarm(), Some(SLICE_NS));
+    assert_eq!(hardware::deadline(), Some(SLICE_NS));
     world.end([server, client]);
 }
 
@@ -590,7 +590,7 @@ fn a_budget_that_ends_inside_a_server_stalls_nobody() {
     assert_eq!(words(&rich)[..3], [5, 6, 7]);
     world.call(&rich, 100, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
     assert!(world.kernel.scheduler.current().is_none(), "the first caller has no time until its period ends");
-    assert_eq!(hardware::alarm(), Some(PERIOD_NS));
+    assert_eq!(hardware::deadline(), Some(PERIOD_NS));
     hardware::set_clock(PERIOD_NS);
     world.kernel.step(Event::Timer);
     assert!(world.runs(&poor));

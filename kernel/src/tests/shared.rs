@@ -89,7 +89,7 @@ impl Core {
     }
 
     pub(super) fn ring(&mut self) {
-        self.world.kernel.shared_rang();
+        self.world.kernel.on_shared_doorbell();
         self.world.kernel.drain_all();
     }
 

@@ -55,9 +55,9 @@ fn the_end_of_a_slice_is_an_upcall_unless_the_scheduler_runs() {
     );
     // What `World::monitor` made is Linux for the other tests' sake.
     context.proxy.set(Some(crate::objects::context::Proxy { call_entry: None, upcall_entry: ENTRY, stack_top: STACK }));
-    world.kernel.scheduler.set_ticks(context, true);
+    world.kernel.scheduler.set_preemption_upcalls(context, true);
     world.kernel.decide();
-    assert_eq!(hardware::alarm(), Some(SLICE_NS), "a slice of somebody who is alone ends too");
+    assert_eq!(hardware::deadline(), Some(SLICE_NS), "a slice of somebody who is alone ends too");
 
     let mut slice_ends = |in_proxy: u64| {
         context.with_registers(|registers| (registers.rip, registers.r11) = (PROGRAM, 77));
@@ -123,8 +123,8 @@ fn ups_of_another_core_are_counted_and_none_is_lost() {
     for count in [1, 1, 2] {
         assert_eq!(world.runner_calls(Call::SemaphoreUp, [20, count, 0, 0, 0, 0]).0, 0);
     }
-    world.kernel.wake_slot_rang(slot as usize);
-    world.kernel.wake_slot_rang(slot as usize);
+    world.kernel.on_wake_slot(slot as usize);
+    world.kernel.on_wake_slot(slot as usize);
     for _ in 0..4 {
         assert_eq!(world.runner_calls(Call::SemaphoreDown, [semaphore, 0, 0, 0, 0, 0]).0, 0);
     }
@@ -134,7 +134,7 @@ fn ups_of_another_core_are_counted_and_none_is_lost() {
     context.with_registers(|r| r.rax = 99);
     world.runner_calls(Call::SemaphoreDown, [semaphore, u64::MAX, 0, 0, 0, 0]);
     assert!(matches!(context.state(), State::OnSemaphore(_)));
-    world.kernel.wake_slot_rang(slot as usize);
+    world.kernel.on_wake_slot(slot as usize);
     assert!(context.state() == State::Runnable);
     assert_eq!(context.with_registers(|r| r.rax), 0);
     world.kernel.decide();
@@ -160,9 +160,9 @@ fn a_throttled_core_runs_programs_in_so_many_eighths() {
         assert_eq!(world.runner_calls(Call::PcoreThrottle, [Handle::PCORE.0, eighths, 0, 0, 0, 0]).0, 0);
         let before_ns = domain.cpu_ns.get();
         for _ in 0..80 {
-            // The alarm is what wakes a core that is held; others are as good.
+            // The timer is what wakes a core that is held; others are as good.
             let next_ns = (hardware::now_ns() / STEP_NS + 1) * STEP_NS;
-            assert!(eighths == 8 || hardware::alarm().is_some_and(|at_ns| at_ns > hardware::now_ns()));
+            assert!(eighths == 8 || hardware::deadline().is_some_and(|at_ns| at_ns > hardware::now_ns()));
             set_clock(next_ns);
             world.kernel.step(Event::Timer);
             let held = next_ns / STEP_NS % 8 >= eighths;

@@ -38,16 +38,16 @@ impl World {
         context
     }
 
-    /// Plays so many nanoseconds: the alarm rings when it was set to.
+    /// Plays so many nanoseconds: the timer fires when it was armed for.
     fn play(&mut self, for_ns: u64) {
         let end_ns = hardware::now_ns() + for_ns;
         self.kernel.decide();
         while hardware::now_ns() < end_ns {
-            let at_ns = hardware::alarm().filter(|at_ns| *at_ns > hardware::now_ns());
+            let at_ns = hardware::deadline().filter(|at_ns| *at_ns > hardware::now_ns());
             set_clock(at_ns.unwrap_or(u64::MAX).min(end_ns));
             self.kernel.step(Event::Timer);
         }
-        self.kernel.bring_bills_up();
+        self.kernel.update_accounting();
     }
 
     fn end_homes(mut self, homes: &[Ptr<Domain>], accounts: &[Ptr<Ram>]) {

@@ -49,7 +49,7 @@ impl Crowd {
             hardware::take_work();
             self.world.kernel.step(Event::Timer);
             self.assert_bounded();
-            if hardware::alarm().is_none_or(|at_ns| at_ns > hardware::now_ns()) {
+            if hardware::deadline().is_none_or(|at_ns| at_ns > hardware::now_ns()) {
                 return step;
             }
             assert!(step < 30 * STEPS_MIN, "it does not come to an end");
@@ -211,7 +211,7 @@ fn thousands_of_budgets_are_renewed_in_bounded_steps() {
     let kernel = &mut *crowd.world.kernel;
     kernel.block(crowd.server, State::Waiting);
     for caller in &crowd.callers {
-        kernel.bring_bills_up();
+        kernel.update_accounting();
         kernel.scheduler.set_slice(caller.schedule.get().unwrap(), SLICE_NS, PERIOD_NS);
     }
     kernel.decide();

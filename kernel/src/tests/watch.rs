@@ -41,7 +41,7 @@ fn probes_until_reported(between: Between) -> Option<u64> {
         set_clock(context.watch_ns.get() + between.late_ns);
         domain.cpu_ns.set(domain.cpu_ns.get() + step_ns * between.cpu_percent / 100);
         domain.soft_faults.set(domain.soft_faults.get() + between.new_pages);
-        kernel.alarm_rang();
+        kernel.on_timer();
         told.pending.get() == BADGE
     })
 }
@@ -101,9 +101,9 @@ fn what_waits_for_something_else_for_ever_is_reported() {
     kernel.block(context, State::Accepting);
     let look = |kernel: &mut crate::state::Kernel, late_ns: u64| {
         set_clock(context.watch_ns.get() + late_ns);
-        kernel.alarm_rang();
+        kernel.on_timer();
     };
-    kernel.alarm_rang();
+    kernel.on_timer();
     assert!(!context.watch.is_linked(), "nothing is pending for it");
     kernel.signal(context, 1);
     // While the core itself is held up nobody can tell.
@@ -150,7 +150,7 @@ fn who_lends_to_what_hangs_has_it_found() {
         let Some(next_ns) = next_ns else { break };
         hung.cpu_ns.set(hung.cpu_ns.get() + next_ns - crate::hardware::now_ns());
         set_clock(next_ns);
-        kernel.alarm_rang();
+        kernel.on_timer();
         looks += 1;
     }
     assert_eq!(told.pending.replace(0), BADGE, "after {looks} looks");
@@ -159,7 +159,7 @@ fn who_lends_to_what_hangs_has_it_found() {
     kernel.release_donors(callee);
     caller.pending.set(0);
     set_clock(4 * LIMIT_NS);
-    kernel.alarm_rang();
+    kernel.on_timer();
     assert!(!callee.watch.is_linked() && !caller.watch.is_linked());
     assert_eq!(told.pending.get(), 0);
 }

@@ -1,4 +1,4 @@
-//! The clock (TSC) and this core's alarm (local APIC timer, or TSC deadline where the CPU has it).
+//! The clock (TSC) and this core's timer (local APIC timer, or TSC deadline where the CPU has it).
 //!
 //! Both rates are found once, by core 0: from the hypervisor's or the CPU's own word where there is
 //! one, else against the PIT, whose 1.193182 MHz is the one rate every PC shares. The PIT runs from
@@ -40,13 +40,13 @@ pub fn now_ns() -> u64 {
     scale(tsc().wrapping_sub(machine.boot_tsc), machine.ns_per_tick)
 }
 
-/// Sets the alarm to `at_ns` of [`now_ns`] (a time in the past: at once), or off. It may ring
-/// early, never much later: compare and set it again.
+/// Arms the timer for `at_ns` of [`now_ns`] (a time in the past: at once), or disarms it. It may
+/// fire early, never much later: compare and arm it again.
 pub fn set_deadline(at_ns: Option<u64>) {
     let machine = machine();
     if machine.apic_timer_hz == 0 {
         let value = at_ns.map_or(0, |at| clock::tsc_deadline(machine.boot_tsc, at, machine.ticks_per_ns));
-        // SAFETY: the alarm raises TIMER_VECTOR.
+        // SAFETY: the timer raises TIMER_VECTOR.
         unsafe { cpu::write_msr(msr::TSC_DEADLINE, value) };
         return;
     }
@@ -54,7 +54,7 @@ pub fn set_deadline(at_ns: Option<u64>) {
     apic::write(apic::register::TIMER_INITIAL, count);
 }
 
-/// Prepares this core's alarm; its APIC is on.
+/// Prepares this core's timer; its APIC is on.
 pub fn init_core() {
     let deadline = if machine().apic_timer_hz == 0 { DEADLINE_MODE } else { 0 };
     apic::write(apic::register::TIMER_DIVIDER, DIVIDE_BY_16);
