@@ -419,7 +419,7 @@ mod tests {
 
     /// Clients that take what they can get, one after the other, and then some that want little.
     #[test]
-    fn whoever_holds_little_finds_room() {
+    fn a_client_that_holds_little_finds_room() {
         const MAX: usize = 512;
         let mut held = [0; 12];
         let take = |held: &mut [usize], client: usize| {

@@ -84,7 +84,7 @@ impl Kernel {
 
     pub(crate) fn woken(&mut self) {
         self.counters.wakes_taken += 1;
-        self.shoot_down_others();
+        self.service_tlb_shootdowns();
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
             crate::objects::pcore::CORE_SLOT => self.on_core_slot(),

@@ -136,7 +136,7 @@ mod tests {
     /// Every core may die at each call, before or after it acted, or have no room; the lost ones
     /// come back.
     #[test]
-    fn pages_have_one_owner_whoever_dies_and_are_never_lost() {
+    fn pages_have_one_owner_and_are_never_lost_at_any_death() {
         let deaths = || (0..6).map(Some).chain([None]);
         for (full, giver, taker) in deaths()
             .flat_map(|giver| deaths().flat_map(move |taker| [false, true].map(move |full| (full, giver, taker))))

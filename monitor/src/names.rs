@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_everything_fills_no_memory() {
+    fn a_client_that_asks_for_everything_fills_no_memory() {
         let mut cache = NameCache::default();
         (0..3 * ANSWERS_MAX as u32).for_each(|index| learned(&mut cache, "files", index, None));
         assert!(cache.answers.len() <= ANSWERS_MAX);

@@ -34,7 +34,7 @@ pub struct CoreShare {
     /// them.
     pub instance: PhysRange,
     /// Where the image begins that the core runs: the loader's, or a copy of it with the tables
-    /// that show the copy behind it.
+    /// that map the copy behind it.
     pub image: PhysAddr,
     /// Free memory, page aligned, not zeroed.
     pub ram: [PhysRange; CORE_RANGES_MAX],

@@ -71,7 +71,7 @@ pub(super) fn domain_kill(kernel: &mut Kernel, request: &Request, DomainKill { d
     }
     // The caller may end with it. It has the memory back when it goes on.
     kernel.retain(request.caller);
-    let is_done = kernel.settle(&mut Budget::new(END_UNITS));
+    let is_done = kernel.drain_ending(&mut Budget::new(END_UNITS));
     kernel.release(request.caller);
     if is_done { NOTHING } else { Ok(Outcome::Retry) }
 }

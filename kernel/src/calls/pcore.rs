@@ -72,7 +72,7 @@ fn decode_launch(
 fn decode_part(range: Ptr<Range>, asked: &LaunchSegment, (_, capability): Source) -> Result<Part, Error> {
     let segment = capability.object.cast::<Segment>()?;
     let (base, pages) = decode_run(segment, capability)?;
-    let shown = match asked.address {
+    let mapped = match asked.address {
         0 => None,
         address => {
             let both = protection::WRITE | protection::EXECUTE;
@@ -86,13 +86,13 @@ fn decode_part(range: Ptr<Range>, asked: &LaunchSegment, (_, capability): Source
             Some((range.place(address, pages)?, asked.protection))
         }
     };
-    Ok(Part { base, pages, rights: capability.rights, shown })
+    Ok(Part { base, pages, rights: capability.rights, mapped })
 }
 
 /// No two places overlap, nor any the first context's control page.
 fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
     let control = PageRun { start: CONTROL_PAGE, pages: 1 };
-    let places = || parts.iter().flatten().filter_map(|part| part.shown).map(|(place, _)| place);
+    let places = || parts.iter().flatten().filter_map(|part| part.mapped).map(|(place, _)| place);
     let overlap = |a: PageRun, b: PageRun| a.start < b.end() && b.start < a.end();
     let clash = places()
         .enumerate()

@@ -316,7 +316,7 @@ impl Kernel {
 
     #[inline(never)]
     fn drain_step(&mut self) {
-        if !self.settle(&mut Budget::new(END_UNITS)) {
+        if !self.drain_ending(&mut Budget::new(END_UNITS)) {
             self.scheduler.arm_timer(hardware::now_ns());
         } else if self.first_ended {
             self.halted();
@@ -325,7 +325,7 @@ impl Kernel {
 
     /// As `drain_dead`, with a budget; tells whether it sufficed. While contexts are left of what
     /// died nothing runs.
-    pub(crate) fn settle(&mut self, budget: &mut Budget) -> bool {
+    pub(crate) fn drain_ending(&mut self, budget: &mut Budget) -> bool {
         let is_done = self.end_dead(budget);
         self.scheduler.hold(self.first_with_contexts().is_some());
         is_done

@@ -1,9 +1,9 @@
 //! Soft faults: filling the hardware tables from the mappings.
 //!
-//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is
-//! writable only if the frame is the segment's alone. A contiguous segment is shown in pages of 2
-//! MiB where its place in memory and in the space allow it; a change of part of one takes all of it
-//! out of the tables. What cannot be resolved here is the program's own fault and goes to its
+//! Invariants: an entry is made only for a page that the mapping allows with the access wanted; it
+//! is writable only if the frame is the segment's alone. A contiguous segment is mapped in pages of
+//! 2 MiB where its place in memory and in the space allow it; a change of part of one takes all of
+//! it out of the tables. What cannot be resolved here is the program's own fault and goes to its
 //! proxy, or ends it. This file does not know who caused the access.
 
 use super::frames::LARGE_PAGE;
@@ -23,7 +23,7 @@ use abi::layout::protection;
 /// Set in entries whose bytes the kernel must not touch: registers of devices.
 pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
 
-/// Neighbours shown with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
+/// Neighbours mapped with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
 pub(super) const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
 /// Pages of one `RangeFill`: each may have to be cleared.
@@ -84,7 +84,7 @@ impl Ptr<Range> {
         }
     }
 
-    /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
+    /// Makes the access possible at `address`: gives the frame that the hardware entry now maps.
     pub fn try_resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
         let found = self.find(address).ok_or(Refused::NotAllowed)?;
         if found.allowed & access.needs() == 0 {
@@ -111,7 +111,7 @@ impl Ptr<Range> {
         );
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
-        if mapping.range().own(kernel).show(mapping, local, entry).map_err(|_| Refused::NoMemory)? {
+        if mapping.range().own(kernel).map_entry(mapping, local, entry).map_err(|_| Refused::NoMemory)? {
             // It allowed less of the same frame: elsewhere that costs another fault.
             hardware::flush_page(address);
         }
@@ -145,7 +145,7 @@ pub(super) fn fault_around(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64
     is_mapped.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
 
-/// Where the large page begins that can show `address`: its place in the mapping, in memory and in
+/// Where the large page begins that can map `address`: its place in the mapping, in memory and in
 /// the tables is right for one. `run` is where the segment's pages lie, and how many, if they lie
 /// side by side.
 pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAddr, u64)>, address: u64) -> Option<u64> {
@@ -175,7 +175,7 @@ fn map_large(
     Ok(first + (address & (LEAVES_BYTES - 1) & !(PAGE - 1)))
 }
 
-/// The frame to show and whether it may be written right away.
+/// The frame to map and whether it may be written right away.
 fn frame_for(
     kernel: &mut Kernel,
     segment: Ptr<Segment>,

@@ -62,7 +62,7 @@ impl Ptr<Domain> {
     }
 
     /// The child's copy of a segment that it got already, if it has it still: what a fork makes is
-    /// anonymous, and nothing else that the child put there meanwhile is shown by its mappings.
+    /// anonymous, and nothing else that the child put there meanwhile is mapped by its mappings.
     fn copy_in(self, child: Ptr<Domain>, segment: Ptr<Segment>) -> Option<(Ptr<Segment>, Capability)> {
         let index = usize::from(segment.fork_slot.get());
         self.inheritable(index).filter(|(found, _)| *found == segment)?;

@@ -1,6 +1,6 @@
 //! Mapping: part of a segment, or a whole range, at an address of a range; and the tree of them.
 //!
-//! Invariants: a mapping holds a reference of what it shows, and one of a core's own range is on
+//! Invariants: a mapping holds a reference of what it maps, and one of a core's own range is on
 //! that object's list, so that whatever narrows the object can downgrade the hardware tables; its
 //! place lies inside its range's window; it is linked into one range's tree from `Space::add` to
 //! `Space::delete`; mappings of a tree never overlap.
@@ -31,7 +31,7 @@ pub fn allowed_by(rights: Rights) -> u64 {
         .fold(0, |all, (_, bit)| all | bit)
 }
 
-/// What a mapping shows.
+/// The target of a mapping of a core's own range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mapped {
     /// Pages of a segment.
@@ -50,57 +50,57 @@ impl Mapped {
     }
 }
 
-/// What a mapping knows of what it shows.
+/// What a mapping keeps of its target.
 pub trait MapTarget {
     /// What that is.
     type What: Copy + PartialEq;
-    /// What it shows.
+    /// Its target.
     fn what(&self) -> Self::What;
-    /// The table that it leads to, if it shows a whole range.
+    /// The table that it leads to, if it maps a whole range.
     fn table(&self) -> Option<Table>;
 }
 
-/// What a mapping of a core's own range knows of what it shows.
+/// What a mapping of a core's own range keeps of its target.
 pub struct Listed {
-    shown: Mapped,
+    mapped: Mapped,
     range: Ptr<Range>,
     of_mapped: Link<Mapping>,
 }
 
 impl Listed {
     /// In no list yet.
-    pub(super) fn new(shown: Mapped, range: Ptr<Range>) -> Listed {
-        Listed { shown, range, of_mapped: Link::new() }
+    pub(super) fn new(mapped: Mapped, range: Ptr<Range>) -> Listed {
+        Listed { mapped, range, of_mapped: Link::new() }
     }
 }
 
 impl MapTarget for Listed {
     type What = Mapped;
     fn what(&self) -> Mapped {
-        self.shown
+        self.mapped
     }
     fn table(&self) -> Option<Table> {
-        match self.shown {
+        match self.mapped {
             Mapped::Range(range) => Some(range.top()),
             Mapped::Segment(_) => None,
         }
     }
 }
 
-/// What is shown at an address.
+/// What is mapped at an address.
 pub struct Mapping<S = Listed> {
     tree: RBTreeLink,
     start: Cell<u64>,
     pages: Cell<u64>,
     first: Cell<u64>,
-    shows: S,
+    target: S,
     protection: Cell<u8>,
     /// What the capability allowed when it was mapped.
     allowed: u8,
 }
 const _: () = assert!(size_of::<Mapping>() <= 128);
 
-linked!(Mapping, 1: shows.of_mapped);
+linked!(Mapping, 1: target.of_mapped);
 
 intrusive_adapter!(ByAddress<S> = UnsafeRef<Mapping<S>>: Mapping<S> { tree => RBTreeLink });
 impl<'a, S> KeyAdapter<'a> for ByAddress<S> {
@@ -228,7 +228,7 @@ impl VaRange {
 
 impl<S> Mapping<S> {
     /// In no tree yet.
-    pub fn new(place: PageRun, shows: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
+    pub fn new(place: PageRun, target: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
         assert!(place.pages > 0 && place.start.is_multiple_of(PAGE), "a mapping is of no pages");
         assert!(protection & !allowed == 0, "a mapping allows more than its capability");
         Mapping {
@@ -236,7 +236,7 @@ impl<S> Mapping<S> {
             start: Cell::new(place.start),
             pages: Cell::new(place.pages),
             first: Cell::new(first),
-            shows,
+            target,
             protection: Cell::new(protection),
             allowed,
         }
@@ -258,9 +258,9 @@ impl<S> Mapping<S> {
     pub fn first(&self) -> u64 {
         self.first.get()
     }
-    /// What it shows, and how.
+    /// Its target.
     pub fn target(&self) -> &S {
-        &self.shows
+        &self.target
     }
     /// Where it is.
     pub fn place(&self) -> PageRun {
@@ -282,13 +282,13 @@ impl<S> Mapping<S> {
     pub fn page_at(&self, address: u64) -> u64 {
         self.first() + (address - self.start.get()) / PAGE
     }
-    /// Where it shows some of the segment's pages, if it does.
+    /// The part of its place that maps some of the segment's pages, if there is one.
     pub fn place_of(&self, first: u64, pages: u64) -> Option<PageRun> {
         let from = first.max(self.first());
         let to = (first + pages).min(self.first() + self.pages());
         (from < to).then(|| PageRun { start: self.start() + (from - self.first()) * PAGE, pages: to - from })
     }
-    /// What `RangeGet` tells of it; `object` is the id of what it shows.
+    /// What `RangeGet` tells of it; `object` is the id of its target.
     pub fn entry(&self, object: u64) -> RangeEntry
     where
         S: MapTarget,
@@ -299,7 +299,7 @@ impl<S> Mapping<S> {
             first: self.first(),
             protection: self.protection(),
             allowed: self.allowed(),
-            is_range: self.shows.table().is_some(),
+            is_range: self.target.table().is_some(),
             object,
         }
     }
@@ -321,11 +321,11 @@ impl<S> Mapping<S> {
 }
 
 impl Mapping {
-    /// What it shows.
+    /// What it maps.
     pub fn mapped(&self) -> Mapped {
-        self.shows.shown
+        self.target.mapped
     }
-    /// The segment it shows, if it shows one.
+    /// The segment it maps, if it maps one.
     pub fn segment(&self) -> Option<Ptr<Segment>> {
         match self.mapped() {
             Mapped::Segment(segment) => Some(segment),
@@ -334,17 +334,17 @@ impl Mapping {
     }
     /// The range it is in.
     pub fn range(&self) -> Ptr<Range> {
-        self.shows.range
+        self.target.range
     }
 }
 
 impl Ptr<Mapping> {
     pub(super) fn next_of_mapped(self) -> Option<Ptr<Mapping>> {
-        self.shows.of_mapped.next()
+        self.target.of_mapped.next()
     }
 
     /// Takes the hardware entries of some of the segment's pages away.
-    pub(super) fn hide(self, kernel: &mut Kernel, first: u64, pages: u64) {
+    pub(super) fn unmap_pages(self, kernel: &mut Kernel, first: u64, pages: u64) {
         if let Some(place) = self.place_of(first, pages) {
             self.range().own(kernel).downgrade_entries(place, 0);
         }

@@ -1,10 +1,10 @@
-//! Nested ranges: a range shown whole in another one (Corey 4.3, `ar_set_ar`).
+//! Nested ranges: a range mapped whole in another one (Corey 4.3, `ar_set_ar`).
 //!
 //! A range that can be nested is one table of its level: its size is what such a table covers, and
 //! in a parent it takes the place of one entry. So every parent leads to the same table pages, and
 //! a fault filled through one of them serves all. Invariants: the level of a nested range is below
 //! its parent's, so there are no cycles and a tree is at most four high; the entry in the parent is
-//! there as long as the mapping, and bounds what can be done through it; a range that is shown
+//! there as long as the mapping, and bounds what can be done through it; a range that is mapped
 //! somewhere is alive.
 
 use super::mapping::{Mapped, Mapping, PAGE, VaRange};
@@ -25,7 +25,7 @@ pub enum Backing {
     Shared(SharedObject),
 }
 
-/// What shows an address.
+/// What maps an address.
 pub struct Found {
     /// Mapping, or shared range.
     pub backing: Backing,
@@ -123,7 +123,7 @@ impl Ptr<Range> {
         self.leave_parents(kernel, &mut Budget::all())
     }
 
-    /// What shows `address`, through whatever ranges.
+    /// What maps `address`, through whatever ranges.
     pub fn find(self, address: u64) -> Option<Found> {
         let (mut range, mut local, mut allowed) = (self, address, u64::MAX);
         // Each turn goes down a level.

@@ -53,8 +53,8 @@ pub struct Part {
     pub pages: u64,
     /// Of the capability for it.
     pub rights: Rights,
-    /// Where it is shown, and how.
-    pub shown: Option<(PageRun, u64)>,
+    /// Where it is mapped, and how.
+    pub mapped: Option<(PageRun, u64)>,
 }
 
 /// What a kernel core polls.

@@ -1,6 +1,6 @@
 //! Pointers to kernel objects, and lists threaded through them.
 //!
-//! Invariants: an object lives in a page of this core that the direct map shows and never moves; a
+//! Invariants: an object lives in a page of this core that the direct map covers and never moves; a
 //! stored [`Ptr`] either counts as a reference of the object (`Kernel::retain`, `Kernel::release`)
 //! or is unlinked before the object is destroyed. All fields that change are cells, so shared
 //! references suffice and no two parts of the kernel can hold conflicting borrows of an object.

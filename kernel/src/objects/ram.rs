@@ -2,7 +2,7 @@
 //!
 //! Invariants: `used` of an account is the sum of what its objects, tables and page entries hold,
 //! its children's included; it never exceeds `limit` in any account up the chain. A page shared
-//! copy-on-write is charged to each segment that shows it, so an account may say more than there
+//! copy-on-write is charged to each segment that maps it, so an account may say more than there
 //! is; the root account has no limit but the pages themselves. What was charged is uncharged
 //! exactly once, when it goes; an account lives as long as anything it paid for. Small objects
 //! share pages of equal places, the first place for the page's own bookkeeping.

@@ -1,17 +1,17 @@
-//! AddressRange: what is seen where.
+//! AddressRange: a tree of mappings with hardware tables.
 //!
-//! A root is a domain's space, any other range is seen through the ranges it is nested in (`nest`).
-//! A range is a core's own, or stands for one that a pool keeps for several cores
-//! (`shared::range`); what both do is in `space`, soft faults in `fault`. Invariants: mappings and
-//! table pages of a core's own range are paid by its Ram, and table pages stay until it ends. A
-//! core holds translations of the space that is loaded only (loading another drops them all), so a
-//! root forgets its own pages one by one, and a nested range, which the loaded space may show
-//! anywhere and more than once, has all forgotten.
+//! A root is a domain's space, any other range is mapped through the ranges it is nested in
+//! (`nest`). A range is a core's own, or represents one of a pool for several cores
+//! (`shared::range`); `space` has what both do, `fault` soft faults. Invariants: mappings and table
+//! pages of a core's own range are charged to its Ram, and table pages stay until it ends. A core
+//! has translations of the loaded space only (loading another drops them all), so a root
+//! invalidates its own pages one by one, and a nested range, which the loaded space may map
+//! anywhere and more than once, invalidates all.
 
 use super::mapping::{Listed, Mapped, Mapping, PageRun, Tree, VaRange};
 use super::segment::Segment;
 use super::shared_objects::{Alias, NO_RANGE, SharedObject};
-use super::space::{Remembered, Space, check_protection};
+use super::space::{Space, TlbScope, check_protection};
 use super::{Header, List, Object, Ptr, Ram, fault, ram};
 use crate::arch::paging::{self, Pte, Root, Table};
 use crate::hardware;
@@ -21,14 +21,14 @@ use crate::steps::{Budget, MAPPING_UNITS, MAPPING_WORK};
 use abi::{Error, ObjectType, RangeEntry};
 use core::cell::Cell;
 
-/// What a range is good for.
+/// The stages of a range's life.
 ///
 /// | from | by what | to |
 /// |---|---|---|
-/// | `Open` | its domain dies, or its memory is revoked: nothing is mapped any more | `Closed` |
-/// | `Closed`, or `Open` and nobody uses it | the last of its mappings and tables goes | `Cleared` |
+/// | `Open` | its domain dies, or its memory is revoked: nothing new is mapped | `Closed` |
+/// | `Closed`, or `Open` and unused | the last of its mappings and tables is freed | `Cleared` |
 ///
-/// One that stands for a pool's has no tables of its own and is never `Cleared`.
+/// A range that represents a pool's has no tables of its own and is never `Cleared`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -44,9 +44,9 @@ pub struct Range {
     window: VaRange,
     /// Of a core's own.
     mappings: Tree,
-    /// What it stands for, if a pool keeps that.
+    /// Its alias, if it represents a range of a pool.
     alias: Option<Ptr<Alias>>,
-    /// The mappings that show it; roots have none.
+    /// The mappings that map it; roots have none.
     pub(crate) parents: List<Mapping, 1>,
     /// Writable code may be mapped.
     write_execute: bool,
@@ -59,8 +59,8 @@ unsafe impl Object for Range {
 }
 
 impl Range {
-    /// An empty range over the table `top`, whose page has been charged to `ram`; or, over a table
-    /// of a pool, one that stands for the pool's: the alias is the range's then.
+    /// Makes an empty range over the table `top`, whose page has been charged to `ram`; or, over a
+    /// table of a pool, one that represents the pool's range and owns the alias.
     pub(crate) fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -100,12 +100,12 @@ impl Range {
         self.window
     }
 
-    /// Pages of it that are its window, or for a nested range what it takes in a parent.
+    /// Pages of its window; a nested range takes as many in a parent.
     pub fn pages(&self) -> u64 {
         self.window.pages()
     }
 
-    /// A part of it; `BadArgument` if not inside.
+    /// A part of its window; `BadArgument` if not inside.
     pub fn place(&self, start: u64, pages: u64) -> Result<PageRun, Error> {
         self.window.place(start, pages)
     }
@@ -120,13 +120,13 @@ impl Range {
         check_protection(wanted, self.write_execute)
     }
 
-    /// The shared one that it stands for.
+    /// The shared range that it represents.
     pub fn shared(&self) -> Option<SharedObject> {
         self.alias.map(|alias| alias.object())
     }
 }
 
-/// A core's own range, to be changed.
+/// A core's own range with the kernel, for changes.
 pub struct Own<'a> {
     kernel: &'a mut Kernel,
     range: Ptr<Range>,
@@ -145,20 +145,20 @@ impl Space for Own<'_> {
         &self.range.mappings
     }
 
-    fn make(&mut self, place: PageRun, shown: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
+    fn make(&mut self, place: PageRun, mapped: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
         assert!(self.range.stage.get() == Stage::Open, "a mapping is made in a range that is closed");
         assert!(self.range.place(place.start, place.pages).is_ok(), "a mapping lies outside of its range");
-        let (core, pooled) = (self.kernel.core(), shown.pooled());
+        let (core, pooled) = (self.kernel.core(), mapped.pooled());
         pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
         let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());
         let node = node.inspect_err(|_| pooled.iter().for_each(|segment| segment.leave(core)))?.cast::<Mapping>();
         // SAFETY: a fresh place of sufficient size and alignment; the mapping stays there until
         // `end`.
         let node = unsafe {
-            node.write(Mapping::new(place, Listed::new(shown, self.range), first, rights));
+            node.write(Mapping::new(place, Listed::new(mapped, self.range), first, rights));
             Ptr::new(node)
         };
-        match shown {
+        match mapped {
             Mapped::Segment(segment) => {
                 self.kernel.retain(segment);
                 segment.mappings.push_back(node);
@@ -174,11 +174,11 @@ impl Space for Own<'_> {
 
     fn end(&mut self, mapping: Ptr<Mapping>) {
         hardware::count_work(MAPPING_WORK);
-        let shown = mapping.mapped();
-        match shown {
+        let mapped = mapping.mapped();
+        match mapped {
             Mapped::Segment(segment) => {
                 segment.mappings.remove(mapping);
-                shown.pooled().inspect(|segment| segment.leave(self.kernel.core()));
+                mapped.pooled().inspect(|segment| segment.leave(self.kernel.core()));
             }
             Mapped::Range(nested) => {
                 nested.parents.remove(mapping);
@@ -186,7 +186,7 @@ impl Space for Own<'_> {
             }
         }
         ram::free_small(self.kernel, self.range.ram(), mapping.address().cast(), size_of::<Mapping>());
-        match shown {
+        match mapped {
             Mapped::Segment(segment) => self.kernel.release(segment),
             Mapped::Range(nested) => self.kernel.release(nested),
         }
@@ -199,11 +199,11 @@ impl Space for Own<'_> {
         self.kernel.free_page(self.range.ram(), frame);
     }
 
-    fn remembered(&self) -> Remembered {
+    fn tlb_scope(&self) -> TlbScope {
         match self.kernel.loaded {
-            Some(range) if range == self.range => Remembered::Here,
-            Some(_) if !self.range.is_root() && !self.range.parents.is_empty() => Remembered::Anywhere,
-            _ => Remembered::Nowhere,
+            Some(range) if range == self.range => TlbScope::Here,
+            Some(_) if !self.range.is_root() && !self.range.parents.is_empty() => TlbScope::Anywhere,
+            _ => TlbScope::Nowhere,
         }
     }
     fn flush_page(&mut self, address: u64) {
@@ -241,10 +241,10 @@ impl Ptr<Range> {
         self.stage.get() == Stage::Open && self.shared().is_none_or(|object| object.is_alive())
     }
 
-    /// A core's own, to be changed.
+    /// A core's own range, for changes.
     #[inline]
     pub(super) fn own(self, kernel: &mut Kernel) -> Own<'_> {
-        assert!(self.alias.is_none(), "a pool keeps it");
+        assert!(self.alias.is_none(), "it is a pool's");
         Own { kernel, range: self }
     }
 
@@ -313,8 +313,8 @@ impl Ptr<Range> {
         self.own(kernel).map(place, Mapped::Segment(segment), first, rights)
     }
 
-    /// Takes what is inside `place` away, as [`Space::unmap`]. Nobody sees any of what went when
-    /// this ends.
+    /// Unmaps what is inside `place`, as [`Space::unmap`]. When this returns, no core can access
+    /// what was unmapped.
     pub fn unmap(self, kernel: &mut Kernel, place: PageRun, budget: &mut Budget) -> Result<(u64, u64), Error> {
         match self.shared() {
             None => self.own(kernel).unmap(place, budget),
@@ -322,7 +322,7 @@ impl Ptr<Range> {
         }
     }
 
-    /// Looks whether `protect` is allowed, as [`Space::check_cover`].
+    /// Checks that `protect` is allowed, as [`Space::check_cover`].
     pub fn check_cover(
         self,
         kernel: &mut Kernel,
@@ -350,21 +350,21 @@ impl Ptr<Range> {
         assert!(before != Stage::Cleared && before != stage, "a change of stage that no range makes");
     }
 
-    /// Its domain died or its memory is revoked: nothing is mapped any more.
+    /// Closes it, since its domain died or its memory is revoked: nothing new is mapped.
     pub fn close(self) {
         if self.stage.get() == Stage::Open {
             self.set_stage(Stage::Closed);
         }
     }
 
-    /// All mappings and tables of a closed range, which is shown nowhere, go; tells whether the
+    /// Destroys all mappings and tables of a closed range that is mapped nowhere; tells whether the
     /// budget sufficed.
     pub fn clear(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        // What a pool keeps goes with the last who names it.
+        // A pool's range is destroyed with its last name.
         if self.stage.get() == Stage::Cleared || self.alias.is_some() {
             return true;
         }
-        assert!(self.parents.is_empty(), "what shows a range holds a reference");
+        assert!(self.parents.is_empty(), "a mapping of a range holds a reference");
         if kernel.loaded == Some(self) {
             kernel.load_kernel_space();
         }

@@ -11,7 +11,7 @@
 
 use super::context::State;
 use super::domain::Death;
-use super::shared_objects::Keeper;
+use super::shared_objects::PoolOwner;
 use super::slot::Capability;
 use super::{
     AnyObject, Context, Device, Domain, Linked, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot, typed,
@@ -51,12 +51,13 @@ impl Kernel {
 
     fn empty_account(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
         while let Some(object) = self.next_to_destroy(ram, budget) {
-            let is_done = budget.spend(1) && self.drain_object(caller, ram, object, budget) && self.settle(budget);
+            let is_done =
+                budget.spend(1) && self.drain_object(caller, ram, object, budget) && self.drain_ending(budget);
             if !is_done || caller.state() == State::Dead {
                 return false;
             }
         }
-        ram.actors.is_empty() && ram.objects.is_empty() && self.settle(budget)
+        ram.actors.is_empty() && ram.objects.is_empty() && self.drain_ending(budget)
     }
 
     /// What goes next: what acts, from the top down; then the rest, from the bottom up. The
@@ -129,7 +130,7 @@ impl Kernel {
             ObjectType::Segment => {
                 let segment = typed::<Segment>(object);
                 self.hold(anchor, object);
-                // Names first: then nobody shows it anew.
+                // Names first: then nobody maps it anew.
                 return self.take_capabilities(object, Some(anchor), budget)
                     && segment.unmap_everywhere(self, budget)
                     && segment.free_pages(self, budget);
@@ -154,7 +155,7 @@ impl Kernel {
                 return self.take_capabilities(object, None, budget) && self.is_frozen(typed(object));
             }
             ObjectType::RemoteContext => (),
-            ObjectType::Pool => return self.end_pool(typed::<Keeper>(object), budget),
+            ObjectType::Pool => return self.end_pool(typed::<PoolOwner>(object), budget),
             ObjectType::Share => (),
             ObjectType::Ram => unreachable!("accounts are walked"),
         }

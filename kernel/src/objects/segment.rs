@@ -4,7 +4,7 @@
 //! frame. A frame may stand in entries of several segments (copy-on-write, copy-on-reference); its
 //! reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1
 //! may be mapped writable. Contiguous segments own one run of frames; imported ones own nothing and
-//! show memory of a device or of another core. Invariants: each entry present is charged to the
+//! map memory of a device or of another core. Invariants: each entry present is charged to the
 //! segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry
 //! can downgrade the hardware tables too. Entries of small segments are in the object, of larger
 //! ones in a table page, or in table pages under an index page; those are made at first use.
@@ -312,7 +312,7 @@ impl Ptr<Segment> {
         kernel.frames.release(shared);
         debug_assert!(kernel.frames.count(own) == 1 && own != shared, "a copy of a page has other users");
         self.ensure_entry(kernel, page)?.set(own.0);
-        self.hide(kernel, page, 1);
+        self.unmap_pages(kernel, page, 1);
         Ok((own, true))
     }
 
@@ -378,7 +378,7 @@ impl Ptr<Segment> {
         Ok(true)
     }
 
-    /// Whether a frame that others share must be copied before it is shown.
+    /// Whether a frame that others share must be copied before it is mapped.
     pub fn copies_by_reference(&self) -> bool {
         self.ways.get() & BY_REFERENCE != 0
     }
@@ -492,7 +492,7 @@ impl Ptr<Segment> {
         if self.present() == 0 {
             return;
         }
-        self.hide(kernel, first, end - first);
+        self.unmap_pages(kernel, first, end - first);
         let held = self.present();
         let mut left = held;
         let mut next = first;
@@ -527,7 +527,7 @@ impl Ptr<Segment> {
 
     /// Its pages, and the charge for them, are somebody else's now; nobody sees them.
     pub(crate) fn give_pages_away(self) {
-        assert!(self.mappings.is_empty(), "pages are given away that are shown");
+        assert!(self.mappings.is_empty(), "pages are given away that are mapped");
         self.cut_to(0);
     }
 
@@ -566,7 +566,7 @@ impl Ptr<Segment> {
 
     /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
     pub(crate) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        assert!(self.mappings.is_empty(), "pages are freed that are shown");
+        assert!(self.mappings.is_empty(), "pages are freed that are mapped");
         while let Some(last) = self.pages().checked_sub(1) {
             if !budget.spend(1) {
                 return false;
@@ -602,8 +602,8 @@ impl Ptr<Segment> {
     }
 
     /// Takes pages out of the hardware tables of every mapping.
-    fn hide(self, kernel: &mut Kernel, first: u64, pages: u64) {
-        self.for_each_mapping(|mapping| mapping.hide(kernel, first, pages));
+    fn unmap_pages(self, kernel: &mut Kernel, first: u64, pages: u64) {
+        self.for_each_mapping(|mapping| mapping.unmap_pages(kernel, first, pages));
     }
 
     /// Takes the right to write pages out of the hardware tables of every mapping.

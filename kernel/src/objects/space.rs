@@ -1,11 +1,11 @@
-//! What a range does, whoever keeps it: a core in memory of its own (`range`), or a pool for
-//! several cores (`shared`).
+//! The operations of a range, of both kinds: those of a core in its own memory (`range`), and those
+//! of a pool for several cores (`shared`).
 //!
 //! The truth is a tree of mappings; the hardware tables are a cache of it, which may lose any entry
 //! at any time. Invariants: an entry never allows more than its mapping and its page do; when one
-//! is downgraded or taken away, whoever keeps the range is told before anything that was shown may
-//! be used otherwise, and sees to the translations that processors remember. No address is known
-//! here but the window's.
+//! is downgraded or removed, the implementation of [`Space`] is told, and invalidates the
+//! translations of processors before anything that was mapped may be used otherwise. This file
+//! knows no address but the window's.
 
 use super::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
 use super::{Ptr, fault};
@@ -23,23 +23,23 @@ pub const MAPPINGS_MAX: u64 = 65_536;
 pub(super) const LEAVES_BYTES: u64 = Table::bytes(0);
 /// Entries of such a table.
 const ENTRIES: u32 = (LEAVES_BYTES / PAGE) as u32;
-/// From this many pages on, everything is forgotten instead of page by page.
+/// From this many pages on, all translations are invalidated instead of page by page.
 const FLUSH_ALL_PAGES: u64 = 32;
 
-/// Where translations of a range may be remembered.
+/// Where processors may have translations of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Remembered {
+pub enum TlbScope {
     /// Nowhere.
     Nowhere,
-    /// By this core, at the range's own addresses.
+    /// On this core, at the range's own addresses.
     Here,
-    /// At addresses, or by cores, that are not known one by one.
+    /// At addresses, or on cores, that are not known one by one.
     Anywhere,
 }
 
-/// A range, kept by somebody.
+/// A range of a core or of a pool.
 pub trait Space {
-    /// What its mappings know of what they show.
+    /// What its mappings keep of their targets.
     type MapTarget: MapTarget;
 
     /// Its uppermost table.
@@ -48,7 +48,7 @@ pub trait Space {
     fn may_write_execute(&self) -> bool;
     /// Its mappings.
     fn mappings(&self) -> &Tree<Self::MapTarget>;
-    /// A mapping in no tree, which holds what it shows.
+    /// Makes a mapping that is in no tree yet; it holds a reference of its target.
     fn make(
         &mut self,
         place: PageRun,
@@ -56,19 +56,19 @@ pub trait Space {
         first: u64,
         rights: [u8; 2],
     ) -> Result<Ptr<Mapping<Self::MapTarget>>, Error>;
-    /// Gives up a mapping that was taken out of the tree, and what it held.
+    /// Destroys a mapping that was taken out of the tree, and drops its reference.
     fn end(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>);
-    /// A page for a table.
+    /// Allocates a page for a table.
     fn allocate_table(&mut self) -> Option<PhysAddr>;
-    /// Gives one back that no table leads to any more and no processor remembers.
+    /// Frees a table that no table leads to any more and no processor has translations of.
     fn free_table(&mut self, frame: PhysAddr);
-    /// Where translations may be remembered.
-    fn remembered(&self) -> Remembered;
-    /// One at this address is not true any more; it is remembered [`Remembered::Here`].
+    /// Where processors may have translations of it.
+    fn tlb_scope(&self) -> TlbScope;
+    /// Invalidates the translation at this address, if the scope is [`TlbScope::Here`].
     fn flush_page(&mut self, address: u64);
-    /// Some are not true any more.
+    /// Invalidates all translations.
     fn flush_all_translations(&mut self);
-    /// The entry for a page that a mapping shows and that needs not be made first.
+    /// The entry for a page of a mapping, if the page is present.
     fn fault_around(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, page: u64) -> Option<Pte>;
 
     /// Maps `what` at `place`. Protection and rights have been checked; `Busy` if something
@@ -90,7 +90,7 @@ pub trait Space {
         Ok(())
     }
 
-    /// Takes a mapping out whose entries are gone.
+    /// Removes a mapping whose entries are gone.
     fn delete(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>) {
         self.mappings().remove(mapping);
         self.end(mapping);
@@ -122,9 +122,9 @@ pub trait Space {
         made
     }
 
-    /// Takes everything inside `place` away, from its start on, as far as the budget allows; tells
-    /// how many pages that were, and the address up to which nothing is left. `BadArgument` if a
-    /// part of a nested range is meant.
+    /// Unmaps everything inside `place`, from its start on, as far as the budget allows; gives how
+    /// many pages those were, and the address up to which nothing is left. `BadArgument` for a part
+    /// of a nested range.
     fn unmap(&mut self, place: PageRun, budget: &mut Budget) -> Result<(u64, u64), Error> {
         self.check_borders(place)?;
         self.split(place.start)?;
@@ -150,7 +150,7 @@ pub trait Space {
         Ok((pages, place.end()))
     }
 
-    /// Takes one mapping away, with its entries.
+    /// Unmaps one mapping, with its entries.
     fn take_out(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>) {
         match mapping.target().table() {
             None => self.downgrade_entries(mapping.place(), 0),
@@ -187,8 +187,8 @@ pub trait Space {
     }
 
     /// Sets the protection of the pages of `place`, from its start on, as far as the budget allows;
-    /// tells up to where. What was not covered, or not allowed, is met when its turn comes
-    /// (`check_cover` before finds it at once).
+    /// gives the end of what is done. Pages that are not mapped, or do not allow it, are an error
+    /// only when they are reached (`check_cover` finds them before).
     fn protect(&mut self, place: PageRun, wanted: u64, budget: &mut Budget) -> Result<u64, Error> {
         self.check_borders(place)?;
         self.split_unless(place.start, wanted)?;
@@ -244,11 +244,11 @@ pub trait Space {
         }
     }
 
-    /// Leaves of the present hardware entries of `place` what the protection allows, without the
-    /// right to read nothing; what changed is forgotten.
+    /// Reduces the present hardware entries of `place` to what the protection allows, without the
+    /// right to read to nothing; invalidates the translations of those that changed.
     fn downgrade_entries(&mut self, place: PageRun, wanted: u64) {
-        let remembered = self.remembered();
-        let by_page = remembered == Remembered::Here;
+        let tlb_scope = self.tlb_scope();
+        let by_page = tlb_scope == TlbScope::Here;
         let mut changed = 0u64;
         let top = self.top();
         let mut replace = |entry: &mut Pte, new: Pte, address: u64| {
@@ -268,7 +268,7 @@ pub trait Space {
                 Leaves::Nothing => (),
                 Leaves::Large(entry) => {
                     let is_whole = end - address == LEAVES_BYTES;
-                    // What stays of a part comes back in small pages.
+                    // The rest of a large page comes back in small ones, by faults.
                     replace(entry, if is_whole { downgrade(*entry, wanted) } else { Pte::EMPTY }, address);
                 }
                 Leaves::Small(entries) => {
@@ -282,24 +282,24 @@ pub trait Space {
             }
             address = end;
         }
-        if remembered != Remembered::Nowhere && changed > if by_page { FLUSH_ALL_PAGES } else { 0 } {
+        if tlb_scope != TlbScope::Nowhere && changed > if by_page { FLUSH_ALL_PAGES } else { 0 } {
             self.flush_all_translations();
         }
     }
 
-    /// Something that a table was reached by is gone.
+    /// Invalidates translations after an entry that led to a table is gone.
     fn flush_tables(&mut self) {
-        if self.remembered() != Remembered::Nowhere {
+        if self.tlb_scope() != TlbScope::Nowhere {
             self.flush_all_translations();
         }
     }
 
-    /// The table of leaves that holds the entry of `address` is there afterwards.
+    /// Makes the table of leaves that holds the entry of `address`.
     #[inline(never)]
     fn make_table(&mut self, address: u64) -> Result<(), Error> {
         let top = self.top();
         if let Leaves::Large(entry) = paging::leaves(top, address, 1) {
-            // Of a mapping that was cut since.
+            // The mapping that had the large page was cut since.
             *entry = Pte::EMPTY;
             self.flush_tables();
         }
@@ -316,10 +316,10 @@ pub trait Space {
         }
     }
 
-    /// Puts one entry into the hardware tables and tells whether there was one. Maps the
-    /// neighbours that are there already, too, so that a program's text and a child's memory cost
-    /// one fault for many pages.
-    fn show(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, address: u64, new: Pte) -> Result<bool, Error> {
+    /// Puts one entry into the hardware tables and tells whether there was one. Fault-around: maps
+    /// the neighbouring pages that are present, too, so that a program's text and a child's memory
+    /// cost one fault for many pages.
+    fn map_entry(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, address: u64, new: Pte) -> Result<bool, Error> {
         let start = mapping.start().max(address / fault::AROUND_BYTES * fault::AROUND_BYTES);
         let end = mapping.end().min((address / fault::AROUND_BYTES + 1) * fault::AROUND_BYTES);
         let around = (end - start) / PAGE;
@@ -375,7 +375,7 @@ pub trait Space {
     }
 }
 
-/// What a mapping of such a range shows.
+/// The target of a mapping of such a range.
 pub type What<S> = <<S as Space>::MapTarget as MapTarget>::What;
 
 /// Whether the protection is one that pages may have.

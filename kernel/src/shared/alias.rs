@@ -1,12 +1,12 @@
-//! This core's side: the private objects that stand for shared ones, and the pools whose home it
+//! This core's side: the private objects that represent shared ones, and the pools whose home it
 //! is.
 //!
 //! An alias is a small place in this core's memory, on the kernel's list, with one reference to its
 //! shared object and one count in its pool. It belongs to one private object: a [`SharedShare`], a
-//! `Segment` of kind `Shared`, or a `Range` with an alias; that is what slots and mappings name, so
-//! that capabilities, mappings and revocation on this core know nothing of sharing. Invariants: an
-//! alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram
-//! that pays knows, and which goes with the pool's last alias.
+//! `Segment` of kind `Shared`, or a `Range` with an alias; slots and mappings name that, so that
+//! capabilities, mappings and revocation on this core know nothing of sharing. Invariants: an alias
+//! lives exactly as long as its object; the home has a [`PoolOwner`] per pool, which is an object
+//! of the Ram that pays, and is destroyed with the pool's last alias.
 
 use super::object::{Name, ObjectKind, SharedObject};
 use super::pool::{PAGES_MIN, Pool, wait_for_readers};
@@ -28,14 +28,14 @@ use lock::{Kind, Ordering, Stat};
 pub struct Alias {
     link: Link<Alias>,
     object: SharedObject,
-    /// Whose it is; set right after that was made.
+    /// The private object that it belongs to; set right after that was made.
     user: Cell<Option<AnyObject>>,
 }
 
 linked!(Alias, 0: link);
 
 impl Alias {
-    /// What it stands for.
+    /// The shared object that it names.
     pub fn object(&self) -> SharedObject {
         self.object
     }
@@ -53,25 +53,25 @@ unsafe impl Object for SharedShare {
     const TYPE: ObjectType = ObjectType::Share;
 }
 
-/// The home's own knowledge of a pool: what the Ram pays for. No slot names it.
+/// A pool as an object of its home, which the Ram pays for. No slot names it.
 #[repr(C)]
-pub struct Keeper {
+pub struct PoolOwner {
     header: Header,
     pool: Pool,
-    /// Those that are not given back yet.
+    /// Pages that are not freed yet.
     pages: Cell<u64>,
     number: usize,
 }
 
 // SAFETY: repr(C), header first.
-unsafe impl Object for Keeper {
+unsafe impl Object for PoolOwner {
     const TYPE: ObjectType = ObjectType::Pool;
 }
 
 /// What one kernel knows of shared objects.
 pub struct Local {
     aliases: List<Alias>,
-    pools: [Option<Ptr<Keeper>>; POOLS_MAX],
+    pools: [Option<Ptr<PoolOwner>>; POOLS_MAX],
 }
 
 impl Local {
@@ -120,7 +120,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// What a private object of this core stands for.
+    /// The shared object that a private one of this core represents.
     pub fn of(object: AnyObject, rights: Rights) -> Option<Found> {
         shared(object).map(|object| Found { object, rights, counted: false })
     }
@@ -130,7 +130,7 @@ impl Found {
         self.object.references() - u64::from(self.counted)
     }
 
-    /// The call is done with it.
+    /// Drops the reference of the call, if it has one.
     #[inline]
     pub fn end(self, kernel: &Kernel) {
         if self.counted {
@@ -153,13 +153,13 @@ impl Ptr<SharedShare> {
         Some(self.shared()).filter(|object| object.is_alive()).ok_or(Error::PeerDead)
     }
 
-    /// What `id` names in it.
+    /// Finds what `id` names in it.
     pub fn find(self, id: u64) -> Result<Found, Error> {
         let (object, rights) = share::find(self.living()?, id)?;
         Ok(Found { object, rights, counted: true })
     }
 
-    /// Makes `object`, which lies in the same pool, known in it.
+    /// Adds `object`, which lies in the same pool.
     #[inline]
     pub fn add(self, kernel: &Kernel, object: SharedObject, rights: Rights) -> Result<(), Error> {
         let share = self.living()?;
@@ -169,13 +169,13 @@ impl Ptr<SharedShare> {
         share::insert(share, kernel.core(), object, rights)
     }
 
-    /// Takes `id` out of it.
+    /// Removes `id`.
     #[inline]
     pub fn remove(self, kernel: &Kernel, id: u64) -> Result<(), Error> {
         share::remove(self.living()?, kernel.core(), id)
     }
 
-    /// A new object of the same pool that is known in this share; gives its id.
+    /// Makes an object in the same pool and adds it to this share; gives its id.
     pub fn make(self, kernel: &mut Kernel, new: New, lock: Kind, name: Name) -> Result<u64, Error> {
         let (pool, core) = (self.living()?.pool, kernel.core());
         let (kind, lines) = match new {
@@ -216,7 +216,7 @@ impl Ptr<SharedShare> {
     }
 }
 
-/// The shared object that a private one stands for, if it does.
+/// The shared object that a private one represents, if it does.
 pub fn shared(object: AnyObject) -> Option<SharedObject> {
     if let Ok(share) = object.cast::<SharedShare>() {
         return Some(share.shared());
@@ -228,8 +228,8 @@ pub fn shared(object: AnyObject) -> Option<SharedObject> {
 }
 
 impl Kernel {
-    /// A run of pages for a pool, to be populated; `BadArgument` if no pool has so many, `Busy` if
-    /// this core can have no more.
+    /// Reserves a run of pages for a pool, to be populated; `BadArgument` if no pool may have so
+    /// many, `Busy` if this core can have no more pools.
     pub fn reserve_pool(&mut self, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
         if !(PAGES_MIN..=SEGMENT_PAGES_MAX).contains(&pages) {
             return Err(Error::BadArgument);
@@ -242,28 +242,28 @@ impl Kernel {
         self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)
     }
 
-    /// Makes a pool of the pages of `run`, which nobody else knows: it has none afterwards. Makes
-    /// its first share: an object of this core that names it, with one reference.
+    /// Makes a pool of the pages of `run`, which nobody else knows and which has none afterwards.
+    /// Gives its first share: an object of this core that names it, with one reference.
     pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
         let (ram, pages) = (run.ram(), run.pages());
         let number = self.pool_number()?;
         let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
         pool.mark(self.core())?;
-        let keeper = self.create(ram, |header| Keeper { header, pool, pages: Cell::new(pages), number })?;
+        let owner = self.create(ram, |header| PoolOwner { header, pool, pages: Cell::new(pages), number })?;
         run.give_pages_away();
         let made = SharedObject::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
-            // The object's first reference is the pool's own, so whoever finds the pool finds the
-            // share. The pool's one alias so far is this one.
+            // The object's first reference is the pool's own, so a core that finds the pool finds
+            // the share. The pool's one alias so far is this one.
             pool.set_first(first.place);
             first.retain();
             self.new_share(ram, first)
         });
         if made.is_err() {
-            self.release(keeper);
+            self.release(owner);
             return made;
         }
-        let before = self.shared.pools[number].replace(keeper);
+        let before = self.shared.pools[number].replace(owner);
         assert!(before.is_none(), "two pools have one number");
         self.publish(number, pool.base().0);
         registry::tell(pool.base(), pages);
@@ -276,7 +276,7 @@ impl Kernel {
         own[number].store(address, Ordering::Release);
     }
 
-    /// A name for the first share of the pool with this id, which its home published.
+    /// Makes a name for the first share of the pool with this id, which its home published.
     pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Result<Ptr<SharedShare>, Error> {
         let published = registry::pools(home_of(id)).ok_or(Error::NotFound)?;
         let section = registry::reader().enter();
@@ -296,7 +296,8 @@ impl Kernel {
         named
     }
 
-    /// A private object that stands for the one found, with a reference that the caller holds.
+    /// Makes a private object that represents the one found, with a reference that the caller
+    /// holds.
     pub fn name_shared(&mut self, ram: Ptr<Ram>, found: &Found) -> Result<AnyObject, Error> {
         let object = found.object;
         object.pool.add_alias(self.core())?;
@@ -358,7 +359,7 @@ impl Kernel {
         }
     }
 
-    /// The private object goes, and its alias.
+    /// Destroys the alias of a private object that is destroyed.
     pub fn drop_alias(&mut self, ram: Ptr<Ram>, alias: Ptr<Alias>) {
         assert!(alias.user.get().is_some_and(|user| user.references() == 0), "an alias goes before its object");
         let object = alias.object;
@@ -368,7 +369,7 @@ impl Kernel {
         self.alias_gone(object.pool);
     }
 
-    /// Counts one alias of a pool less; the home is told of the last.
+    /// Counts one alias of a pool less; tells the home of the last.
     fn alias_gone(&mut self, pool: Pool) {
         // After the count the pool may be gone.
         let (home, base) = (pool.home(), pool.base());
@@ -376,31 +377,31 @@ impl Kernel {
             return;
         }
         if home == self.core() {
-            self.retire(base);
+            self.destroy_pool(base);
         } else {
             hardware::post(home, SHARED_SLOT);
         }
     }
 
-    /// Nobody on any core names the pool at `base` any more.
-    fn retire(&mut self, base: PhysAddr) {
-        let found = self.shared.pools.iter().flatten().find(|keeper| keeper.pool.base() == base).copied();
-        let keeper = found.expect("a pool of this core");
-        let kept = self.shared.pools[keeper.number].take();
-        assert!(kept == Some(keeper), "a pool is kept at its number");
-        self.publish(keeper.number, 0);
-        // Who read the address before may still look at the count, which says that he came too
-        // late.
+    /// Destroys the pool at `base`, which nobody on any core names any more.
+    fn destroy_pool(&mut self, base: PhysAddr) {
+        let found = self.shared.pools.iter().flatten().find(|owner| owner.pool.base() == base).copied();
+        let owner = found.expect("a pool of this core");
+        let kept = self.shared.pools[owner.number].take();
+        assert!(kept == Some(owner), "a pool is entered at its number");
+        self.publish(owner.number, 0);
+        // A core that read the address before may still read the count, which tells it that it came
+        // too late.
         wait_for_readers(0..registry::cores());
-        self.release(keeper);
+        self.release(owner);
     }
 
-    /// Another core dropped the last alias of a pool of ours, or a pool died in which this core has
-    /// some.
+    /// Handles the doorbell of pools: another core dropped the last alias of a pool of ours, or a
+    /// pool died in which this core has aliases.
     pub fn on_shared_doorbell(&mut self) {
         for number in 0..POOLS_MAX {
-            if let Some(keeper) = self.shared.pools[number].filter(|keeper| keeper.pool.aliases() == 0) {
-                self.retire(keeper.pool.base());
+            if let Some(owner) = self.shared.pools[number].filter(|owner| owner.pool.aliases() == 0) {
+                self.destroy_pool(owner.pool.base());
             }
         }
         if !self.leave_dead_pools(&mut Budget::step()) {
@@ -409,7 +410,7 @@ impl Kernel {
         }
     }
 
-    /// Takes apart what stands for objects of dead pools here; tells whether the budget sufficed.
+    /// Destroys what represents objects of dead pools here; tells whether the budget sufficed.
     fn leave_dead_pools(&mut self, budget: &mut Budget) -> bool {
         let mut next = self.shared.aliases.first();
         // Nothing is destroyed on the way, so the list stays as it is.
@@ -439,17 +440,17 @@ impl Kernel {
         true
     }
 
-    /// The Ram that pays for a pool is revoked; tells whether all cores have left it. Each call
-    /// does a bounded part.
-    pub fn end_pool(&mut self, keeper: Ptr<Keeper>, budget: &mut Budget) -> bool {
-        let pool = keeper.pool;
+    /// Ends a pool whose Ram is revoked; tells whether all cores have left it. Each call does a
+    /// bounded part.
+    pub fn end_pool(&mut self, owner: Ptr<PoolOwner>, budget: &mut Budget) -> bool {
+        let pool = owner.pool;
         if !pool.is_dead() {
-            self.publish(keeper.number, 0);
+            self.publish(owner.number, 0);
             let own = self.core();
             pool.end().filter(|core| *core != own).for_each(|core| hardware::post(core, SHARED_SLOT));
         }
         let is_done = self.leave_dead_pools(budget) && self.destroy_queued(budget);
-        is_done && self.shared.pools[keeper.number] != Some(keeper)
+        is_done && self.shared.pools[owner.number] != Some(owner)
     }
 }
 
@@ -458,20 +459,19 @@ fn home_of(id: u64) -> usize {
     (id >> 48) as usize
 }
 
-/// The last name of a shared share on this core goes.
+/// Destroys the last name of a shared share on this core.
 pub fn destroy_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
     kernel.drop_alias(share.ram(), share.alias);
 }
 
-/// The last alias of the pool went: its pages go, from the end on; tells whether the budget
-/// sufficed.
-pub fn drain_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>, budget: &mut Budget) -> bool {
-    while let Some(last) = keeper.pages.get().checked_sub(1) {
+/// Frees the pages of a pool without aliases, from the end on; tells whether the budget sufficed.
+pub fn drain_pool_owner(kernel: &mut Kernel, owner: Ptr<PoolOwner>, budget: &mut Budget) -> bool {
+    while let Some(last) = owner.pages.get().checked_sub(1) {
         if !budget.spend(1) {
             return false;
         }
-        keeper.pages.set(last);
-        kernel.free_page(keeper.ram(), keeper.pool.base() + last * PAGE_BYTES as u64);
+        owner.pages.set(last);
+        kernel.free_page(owner.ram(), owner.pool.base() + last * PAGE_BYTES as u64);
     }
     true
 }

@@ -1,16 +1,16 @@
 //! What applications share between cores: pools, and in them shares, segments and ranges (decisions
 //! 33, 38, 49).
 //!
-//! Beside the mailbox the one room of the kernel with locks and atomics, and its pools the one
-//! memory that several kernels write. `pool` is the memory, `object` what lies in it, `share` the
-//! table from ids to objects, `segment` pages that come by themselves, `range` mappings and tables
-//! that several cores use, `registry` how a core finds another's pools and sees its read sections;
-//! `alias` is the other side: this core's private objects that stand for shared ones. Invariants:
-//! what lies in a pool is atomic words, but for a range's mappings, which only the holder of its
-//! lock looks at, and pages that nobody else knows yet; a core has at least one alias in a pool as
-//! long as it may look there, and a pool stays while there is an alias; a kernel holds at most one
-//! object's lock, or a range's and inside that a segment's, and inside those the pool's; no lock is
-//! held while anything but a lock or another core's read section is waited for.
+//! Beside the mailbox this is the one room of the kernel with locks and atomics, and its pools are
+//! the one memory that several kernels write. `pool` is the memory, `object` what lies in it,
+//! `share` the table from ids to objects, `segment` pages that are made on demand, `range` mappings
+//! and tables that several cores use, `registry` how a core finds another's pools and sees its read
+//! sections; `alias` is the other side: this core's private objects that represent shared ones.
+//! Invariants: a pool holds atomic words, except a range's mappings, which only the holder of its
+//! lock reads, and pages that nobody else knows yet; a core has at least one alias in a pool as
+//! long as it may read there, and a pool stays while there is an alias; a kernel holds at most one
+//! object's lock, or a range's and inside that a segment's, and inside those the pool's; a holder
+//! of a lock waits for nothing but a lock or another core's read section.
 
 mod alias;
 mod object;
@@ -21,7 +21,7 @@ pub mod registry;
 mod segment;
 mod share;
 
-pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, destroy_share, drain_keeper, shared};
+pub use alias::{Alias, Found, Local, New, PoolOwner, SharedShare, destroy_share, drain_pool_owner, shared};
 pub use object::{Name, ObjectKind, SharedObject};
 pub use pool::Pool;
 pub use range::{RangeStat, SharedRange};
@@ -35,21 +35,21 @@ pub const POOLS_MAX: usize = 64;
 /// A core that holds a lock or is in a read section is in its kernel and goes on; this much longer
 /// than anything there takes, on a host that is busy besides.
 const LONG_WAIT_NS: u64 = 10_000_000_000;
-/// Looks between two looks at the clock.
-const LOOKS: u32 = 1 << 16;
-/// Looks at a lock after which a call does not wait for it. About as long as a step may be.
-const STUCK_LOOKS: u32 = 1 << 11;
+/// Spins between two readings of the clock.
+const SPINS: u32 = 1 << 16;
+/// Spins on a lock after which a call does not wait for it. About as long as a step may be.
+const STUCK_SPINS: u32 = 1 << 11;
 
-/// Most that counts between two looks at the clock: a machine that stood still, or a core that its
-/// host did not run, did not wait.
-const LOOK_NS_MAX: u64 = 100_000_000;
+/// Most time that counts between two readings of the clock: a machine that stood still, or a core
+/// that its host did not run, did not wait.
+const SPIN_NS_MAX: u64 = 100_000_000;
 
-/// How a kernel waits for another: that holds a lock, is in a read section, or is to forget
-/// translations. Meanwhile it forgets what it is asked to, so that nobody waits for who waits. It
-/// waits as long as the other takes; one that takes long is told of in the log, once.
+/// How a kernel waits for another core's, which holds a lock, is in a read section, or has a TLB
+/// shootdown to serve. Meanwhile it serves shootdowns itself, so that no two cores wait for each
+/// other. It waits as long as the other takes, and logs a long wait once.
 #[derive(Default)]
 pub struct SpinWait {
-    looks: u32,
+    spins: u32,
     last_ns: u64,
     waited_ns: u64,
 }
@@ -60,33 +60,33 @@ impl Relax for SpinWait {
     fn relax(&mut self) {
         core::hint::spin_loop();
         hardware::service_tlb_shootdowns();
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS) {
-            self.look_at_clock();
+        self.spins = self.spins.wrapping_add(1);
+        if self.spins.is_multiple_of(SPINS) {
+            self.read_clock();
         }
     }
 }
 
 impl SpinWait {
-    fn look_at_clock(&mut self) {
+    fn read_clock(&mut self) {
         let (now_ns, was_long) = (hardware::now_ns(), self.waited_ns >= LONG_WAIT_NS);
         if self.last_ns != 0 {
-            self.waited_ns += now_ns.saturating_sub(self.last_ns).min(LOOK_NS_MAX);
+            self.waited_ns += now_ns.saturating_sub(self.last_ns).min(SPIN_NS_MAX);
         }
         self.last_ns = now_ns;
         if self.waited_ns >= LONG_WAIT_NS && !was_long {
             hardware::write_line(format_args!(
-                "pelago: a kernel waits for another core's, to release a lock or to forget translations, for 10 s now"
+                "pelago: a kernel waits for another core's, to release a lock or to serve a TLB shootdown, for 10 s now"
             ));
         }
     }
 }
 
-/// Whether a lock has had the same holder for longer than a step takes: whoever has not begun to
-/// change anything should leave the kernel instead of waiting.
+/// Whether a lock has had the same holder for longer than a step takes: a call that has changed
+/// nothing yet should leave the kernel instead of waiting.
 fn is_stuck(lock: Lock<'_>) -> bool {
     let (mut wait, acquires) = (SpinWait::default(), lock.stat().acquires);
-    (0..STUCK_LOOKS).all(|_| {
+    (0..STUCK_SPINS).all(|_| {
         wait.relax();
         !lock.is_free() && lock.stat().acquires == acquires
     })
@@ -98,26 +98,26 @@ mod tests {
     use lock::{Kind, Line};
     use std::time::{Duration, Instant};
 
-    fn look_for(looks: u64, step_ns: u64) -> usize {
+    fn spin_for(spins: u64, step_ns: u64) -> usize {
         hardware::take_lines();
         let mut wait = SpinWait::default();
-        for look in 1..=looks {
-            hardware::set_clock(look * step_ns);
-            wait.look_at_clock();
+        for spin in 1..=spins {
+            hardware::set_clock(spin * step_ns);
+            wait.read_clock();
         }
         hardware::take_lines().len()
     }
 
     #[test]
     fn a_long_wait_is_told_of_once_and_goes_on() {
-        assert_eq!(look_for(50, 3_600_000_000_000), 0, "a machine that stood still did not wait");
-        assert_eq!(look_for(900, LOOK_NS_MAX / 10), 0);
-        assert_eq!(look_for(100_000, LOOK_NS_MAX / 10), 1);
+        assert_eq!(spin_for(50, 3_600_000_000_000), 0, "a machine that stood still did not wait");
+        assert_eq!(spin_for(900, SPIN_NS_MAX / 10), 0);
+        assert_eq!(spin_for(100_000, SPIN_NS_MAX / 10), 1);
     }
 
-    /// The holder of a lock asks who waits for it to forget, and has its answer.
+    /// The holder of a lock has the core that waits for it serve a shootdown.
     #[test]
-    fn who_waits_for_a_lock_forgets_what_it_is_asked_to() {
+    fn a_core_that_waits_for_a_lock_serves_shootdowns() {
         for kind in Kind::ALL {
             let machine = registry::Machine::new();
             let lines: Vec<Line> = (0..registry::CORES).map(|_| Line::new()).collect();

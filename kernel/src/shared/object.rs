@@ -2,9 +2,9 @@
 //!
 //! An object is a run of pages. Invariants: an id is the making core and its sequence number; a
 //! reference is an alias, an entry of a share, or held by a call under way; a count that reached 0
-//! stays there, and only who brought it there takes the object apart. Whoever looks at an object
-//! has a reference, or is in a read section in which he found an entry that has one: entries give
-//! theirs back only after the sections that may have found them.
+//! stays there, and only the core that brought it there destroys the object. A core that reads an
+//! object has a reference, or is in a read section in which it found an entry that has one: entries
+//! drop theirs only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
 use super::{SpinWait, is_stuck, range, share};
@@ -145,8 +145,8 @@ impl SharedObject {
         Lock::new(kind, self.guarded(LOCK), lines)
     }
 
-    /// Whether whoever has its lock, or its pool's, has stopped or is very slow: a call that would
-    /// take it is made again, and an access, so that this kernel serves others meanwhile.
+    /// Whether the holder of its lock, or of its pool's, has stopped or is very slow: a call or an
+    /// access that would take the lock is retried, so that this kernel serves others meanwhile.
     #[inline(never)]
     pub fn is_stuck(self) -> bool {
         let is_held = self.guarded(LOCK).load(Ordering::Relaxed) | self.pool.lock_word();
@@ -158,7 +158,7 @@ impl SharedObject {
         [self.lock(), self.pool.own_lock()].into_iter().any(is_stuck)
     }
 
-    /// What a core does that stops with the lock in its hands.
+    /// Takes the lock for a test, as a core does that stops while it holds it.
     #[cfg(test)]
     pub(crate) fn hold(self, core: usize) -> Guard<'static, SpinWait> {
         self.held(core)

@@ -1,19 +1,17 @@
-//! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic
-//! words.
+//! Pool: a run of pages of one core that several kernels write, as cache lines of atomic words.
 //!
-//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free
-//! one. Pages are given out in runs. Invariants: counts change under the pool's lock only; a page
-//! given out is zero; `ALIASES` counts the aliases of all cores and ends at 0: nobody can raise it
-//! from there, and only then, and after all read sections of that moment, does the home take the
-//! pages back.
+//! The first lines are its head; behind them is a word per page: its references, 0 for a free page.
+//! Pages are allocated in runs. Invariants: counts change under the pool's lock only; an allocated
+//! page is zero; `ALIASES` counts the aliases of all cores and ends at 0: nobody can raise it from
+//! there, and only then, and after all read sections of that moment, does the home free the pages.
 //!
 //! ```text
-//!   who makes an alias               home, when the Ram is revoked
+//!   core that makes an alias         home, when the Ram is revoked
 //!   set own bit in CORES             DEAD = 1
-//!   look at DEAD                     look at CORES, ring each
+//!   read DEAD                        read CORES, ring each one's doorbell
 //! ```
-//! All four are sequentially consistent, so an alias of a dead pool is either not made or its core
-//! is rung and takes it apart.
+//! All four are sequentially consistent, so either an alias of a dead pool is not made, or the
+//! doorbell has its core destroy it.
 
 use super::{SpinWait, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -49,7 +47,7 @@ const LOCK_LINE: u64 = 2;
 const CORES: u64 = 3;
 const COUNTS: u64 = 4;
 
-/// A pool in use. Whoever has one knows of an alias in it, or has just made it.
+/// A pool in use. A holder of this value knows of an alias in it, or has just made it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     base: PhysAddr,
@@ -98,8 +96,8 @@ impl Pool {
     pub(super) fn at(self, place: LineIndex) -> &'static Line {
         let line = phys_to_virt(self.base).cast::<Line>().wrapping_add(place as usize);
         // SAFETY: places come from this pool's own head and links, so the line is in its pages,
-        // which the direct map shows and nobody refers to but as atomic words; they stay while the
-        // pool does (see the head of this file), and whoever has a `Pool` sees to that.
+        // which the direct map covers and nobody refers to but as atomic words; they stay while the
+        // pool does (see the head of this file), and a holder of a `Pool` knows that it does.
         unsafe { &*line }
     }
 
@@ -177,8 +175,8 @@ impl Pool {
             .filter(move |core| self.at(CORES).0[core / 64].load(Ordering::SeqCst) >> (core % 64) & 1 != 0)
     }
 
-    /// Waits until nobody can still see what this core, in no section, has unlinked. Who looks here
-    /// made an alias before: his section's fence puts his mark and the unlinking in order.
+    /// Waits until no core can still see what this core, in no section, has unlinked. A reader has
+    /// made an alias before: the fence of its section orders its mark and the unlinking.
     #[inline]
     pub(super) fn wait_for_readers(self) {
         fence(Ordering::SeqCst);
@@ -187,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// From now on nobody makes an alias. Gives the cores that had any.
+    /// Marks it dead, so that nobody makes an alias any more. Gives the cores that had any.
     pub(super) fn end(self) -> impl Iterator<Item = usize> {
         self.head(DEAD).store(1, Ordering::SeqCst);
         self.users()
@@ -205,7 +203,7 @@ impl Pool {
         Ok(())
     }
 
-    /// As `add_alias`, for who knows of no other: not if it was the last that went. In a read
+    /// As `add_alias`, for a core that knows of no other alias: fails if none is left. In a read
     /// section that found the pool published.
     pub(super) fn add_first_alias(self, core: usize) -> Result<(), Error> {
         let more = |count: u64| (count > 0).then_some(count + 1);
@@ -227,8 +225,8 @@ impl Pool {
         if self.is_dead() { Err(Error::PeerDead) } else { Ok(()) }
     }
 
-    /// Counts one alias less; tells whether that was the last. The pool is not used afterwards by
-    /// who dropped its own last one.
+    /// Counts one alias less; tells whether that was the last. A core does not use the pool after
+    /// it dropped its own last one.
     pub(super) fn drop_alias(self) -> bool {
         // Release: what this core did in the pool comes before the home takes it back. Acquire: if
         // this is the home.
@@ -281,7 +279,7 @@ impl Pool {
         None
     }
 
-    /// A run of pages, zeroed.
+    /// Allocates a run of pages, zeroed.
     pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<LineIndex, Error> {
         let first = self.take(core, pages)?;
         // Nobody else knows them.
@@ -289,7 +287,7 @@ impl Pool {
         Ok(first * PAGE_LINES)
     }
 
-    /// A run of pages with whatever is in them; the number of the first.
+    /// Allocates a run of pages that are not cleared; gives the number of the first.
     pub(super) fn take(self, core: usize, pages: u64) -> Result<u64, Error> {
         let _held = self.lock(core);
         self.take_pages(pages)
@@ -310,7 +308,7 @@ impl Pool {
         Ok(first)
     }
 
-    /// Gives pages back, by their numbers; each is free when nobody has it any more.
+    /// Drops a reference of each of these pages, by their numbers; frees those without any left.
     #[inline(never)]
     pub(super) fn give_back(self, core: usize, pages: &mut dyn Iterator<Item = u64>) {
         let _held = self.lock(core);
@@ -331,7 +329,7 @@ impl Pool {
     }
 }
 
-/// Waits until none of those cores can still see what was unlinked.
+/// Waits until none of those cores is in a read section that may have seen what was unlinked.
 #[inline(never)]
 pub(super) fn wait_for_readers(cores: impl Iterator<Item = usize>) {
     Reader::wait_for_all::<SpinWait>(cores.filter_map(registry::reader_of));

@@ -1,22 +1,22 @@
-//! A range that a pool keeps: the same tables for every core that shows it (Corey section 3.1),
-//! changed under its own lock.
+//! A range of a pool: the same tables for every core that maps it (Corey section 3.1), changed
+//! under its own lock.
 //!
-//! It shows segments of its pool, whose absent pages come by its faults. Cores show it through an
-//! alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary
-//! memory that only the holder of its lock looks at; the tables are read by processors at any time.
-//! A core that shows it has counted itself before its first entry leads here, and counts down after
-//! it has forgotten what it saw; so whoever narrows or takes away knows whom to ask. What was taken
-//! out is held until all of them have forgotten, and that is waited for without the lock (decision
-//! 33).
+//! It maps segments of its pool, with demand paging by its own faults. Each core maps it through an
+//! alias, nested in ranges of its own. Invariants: its line and its mappings are ordinary memory
+//! that only the holder of its lock reads; processors read the tables at any time. A core counts
+//! itself before it installs its first entry that leads here, and leaves after it has flushed its
+//! TLB; unmap and downgrade shoot down exactly the cores that are counted. What was unmapped is
+//! held until all of them have served the shootdown, and that is waited for without the lock
+//! (decision 33).
 //!
 //! ```text
-//!   who changes (lock held)            a core that begins to show it
+//!   core that changes (lock held)      core that begins to map it
 //!   change the entries                 count itself
 //!   fence                              fence
-//!   look who shows it; unlock          make the entry that leads to the tables
-//!   ask those, wait
+//!   read the counts; unlock            make the entry that leads to the tables
+//!   shoot down those, wait
 //! ```
-//! If the count is not seen, the other's processor finds the entries as they are now.
+//! A core whose count is not seen yet reads the entries as they are after the change.
 
 use super::object::{ObjectKind, SharedObject};
 use super::pool::PAGE_LINES;
@@ -28,7 +28,7 @@ use crate::memory::PhysAddr;
 use crate::objects::Ptr;
 use crate::objects::fault::{Access, Refused, large_place};
 use crate::objects::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
-use crate::objects::space::{Remembered, Space, flags_under};
+use crate::objects::space::{Space, TlbScope, flags_under};
 use crate::state::Kernel;
 use abi::layout::protection;
 use abi::{Error, RangeEntry};
@@ -42,16 +42,16 @@ struct Body {
     tables: Cell<u64>,
     faults: Cell<u64>,
     invalidations: Cell<u64>,
-    /// Changes whose maker still waits until others have forgotten; goes down without the lock.
-    unsettled: AtomicU64,
+    /// Changes whose shootdown is not served by all cores yet; counted down without the lock.
+    pending_shootdowns: AtomicU64,
 }
 const _: () = assert!(size_of::<Body>() <= size_of::<Line>());
 
-/// What a mapping knows of the segment of its pool that it shows, to which it has a reference.
-/// Places in a pool fit into 32 bits.
+/// The segment of its pool that a mapping maps, to which it has a reference. Places in a pool fit
+/// into 32 bits.
 pub struct Pooled {
     segment: u32,
-    /// Of a mapping that was taken out: where the next such is.
+    /// Of a mapping that was removed: the place of the next one.
     next: Cell<u32>,
 }
 const _: () = assert!(size_of::<Mapping<Pooled>>() <= size_of::<Line>());
@@ -67,7 +67,7 @@ impl MapTarget for Pooled {
     }
 }
 
-/// What a page that is to be copied may still be used for.
+/// The protection that a frozen page may have.
 pub(super) const READ_ONLY: u64 = protection::READ | protection::EXECUTE;
 
 /// Cores, a bit each.
@@ -82,14 +82,14 @@ pub struct RangeStat {
     pub faults: u64,
     /// Table pages below its uppermost.
     pub tables: u64,
-    /// Times that other cores were asked to forget.
+    /// TLB shootdowns of other cores.
     pub invalidations: u64,
-    /// Cores that show it now.
+    /// Cores that map it now.
     pub cores: u64,
 }
 
-/// Lines of a shared range behind its lock's: its own, and a word per core that says how many
-/// ranges of that core show it.
+/// Lines of a shared range behind its lock's: its own, and a word per core that counts the ranges
+/// of that core that map it.
 pub(super) fn lines() -> u64 {
     1 + registry::cores().div_ceil(LINE_WORDS) as u64
 }
@@ -102,7 +102,7 @@ impl SharedObject {
             tables: Cell::new(0),
             faults: Cell::new(0),
             invalidations: Cell::new(0),
-            unsettled: AtomicU64::new(0),
+            pending_shootdowns: AtomicU64::new(0),
         };
         // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows
         // the object yet.
@@ -132,7 +132,7 @@ impl SharedObject {
         &self.pool.at(self.behind_lock() + 1 + (core / LINE_WORDS) as u64).0[core % LINE_WORDS]
     }
 
-    /// A range of this core is about to show it.
+    /// Counts a range of this core that is about to map it.
     pub fn mapped_more(self, core: usize) {
         let word = self.mapped_on(core);
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -140,15 +140,14 @@ impl SharedObject {
         fence(Ordering::SeqCst);
     }
 
-    /// One of this core's that showed it does so no more, and this core has forgotten what it saw
-    /// there.
+    /// Counts a range of this core less that mapped it; this core has flushed its translations.
     pub fn mapped_less(self, core: usize) {
         let word = self.mapped_on(core);
-        assert!(word.load(Ordering::Relaxed) > 0, "a range is shown less often than never");
+        assert!(word.load(Ordering::Relaxed) > 0, "more mappings of a range go than came");
         word.store(word.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 
-    /// Who shows it, after what this core has changed.
+    /// The cores that map it, read after what this core has changed.
     fn mapped_by(self) -> Cores {
         fence(Ordering::SeqCst);
         let mut all: Cores = Default::default();
@@ -170,7 +169,7 @@ impl SharedObject {
         let stat = self.lock().stat();
         let body = range.body();
         RangeStat {
-            // Without this look.
+            // Without this reading.
             lock: Stat { acquires: stat.acquires - 1, ..stat },
             faults: body.faults.get(),
             tables: body.tables.get(),
@@ -184,9 +183,9 @@ impl SharedObject {
 pub struct SharedRange {
     object: SharedObject,
     core: usize,
-    /// Processors may remember what is not true any more.
+    /// Processors may have stale translations.
     stale: bool,
-    /// The last mapping taken out.
+    /// The mapping removed last.
     gone: LineIndex,
     /// A segment, with a reference, and the frame that it had at a page before.
     replaced: Option<(SharedObject, PhysAddr)>,
@@ -198,8 +197,8 @@ impl SharedRange {
     }
 
     fn body(&self) -> &Body {
-        // SAFETY: written when the range was made; whoever has a `SharedRange` holds its lock, or
-        // is the last who knows it.
+        // SAFETY: written when the range was made; a holder of a `SharedRange` has its lock, or is
+        // the last one that knows it.
         unsafe { &*self.object.body() }
     }
 
@@ -213,15 +212,15 @@ impl SharedRange {
         unsafe { Ptr::new(line) }
     }
 
-    /// What `RangeGet` tells of what is mapped at an address, or first after it.
+    /// What `RangeGet` tells of the mapping at an address, or the first after it.
     pub fn get(&self, address: u64) -> Option<RangeEntry> {
         let mapping = self.mappings().at_or_after(address)?;
         Some(mapping.entry(self.segment(&mapping).id()))
     }
 
-    /// Makes an access possible at an address of the range, which a space of this core shows at
-    /// `seen`: gives the frame that the entry now shows. `None`: others have to forget something
-    /// before.
+    /// Makes an access possible at an address of the range, which a space of this core maps at
+    /// `seen`: gives the frame that the entry now maps. `None`: other cores have to serve a
+    /// shootdown before.
     fn resolve(&mut self, address: u64, access: Access, seen: u64) -> Result<Option<PhysAddr>, Refused> {
         let mapping = self.mappings().at(address).ok_or(Refused::NotAllowed)?;
         if mapping.protection() & access.needs() == 0 {
@@ -245,7 +244,7 @@ impl SharedRange {
                 let first = PhysAddr(frame.0 - (address / PAGE * PAGE - start));
                 self.map_large(start, Pte::new(first, flags | paging::Flags::LARGE))
             }
-            None => self.show(mapping, address & !(PAGE - 1), Pte::new(frame, flags)),
+            None => self.map_entry(mapping, address & !(PAGE - 1), Pte::new(frame, flags)),
         };
         if was_there.map_err(|_| Refused::NoMemory)? {
             // Another core was faster, or it allowed less of the same frame.
@@ -254,7 +253,8 @@ impl SharedRange {
         Ok(Some(frame))
     }
 
-    /// Gives a segment a frame of its own for a page, which nobody sees yet.
+    /// Breaks copy-on-write: gives a segment a frame of its own for a page, which is not mapped
+    /// yet.
     fn break_cow(&mut self, segment: SharedObject, page: u64) -> Result<(), Error> {
         if let Some(shared) = segment.break_cow(self.core, page)? {
             segment.retain();
@@ -264,10 +264,10 @@ impl SharedRange {
         Ok(())
     }
 
-    /// Leaves of the entries of some of a segment's pages what the protection allows, wherever they
-    /// are shown; and waits with those who wait now for an entry that they took away.
+    /// Reduces all entries of some of a segment's pages to what the protection allows. If
+    /// shootdowns of earlier changes are pending, this change waits for those, too.
     pub(super) fn downgrade_pages(&mut self, segment: SharedObject, first: u64, pages: u64, wanted: u64) {
-        self.stale |= self.body().unsettled.load(Ordering::Acquire) > 0;
+        self.stale |= self.body().pending_shootdowns.load(Ordering::Acquire) > 0;
         let mut next = 0;
         while let Some(mapping) = { self.mappings().at_or_after(next) } {
             next = mapping.end();
@@ -279,7 +279,7 @@ impl SharedRange {
         }
     }
 
-    /// Drops what was taken out or replaced; whoever may have seen it has forgotten it.
+    /// Frees what was removed or replaced, after all cores have flushed their translations of it.
     fn free_gone(&mut self) {
         while self.gone != 0 {
             let (place, mapping) = (self.gone, self.mapping(self.gone));
@@ -291,7 +291,7 @@ impl SharedRange {
         }
         if let Some((segment, shared)) = self.replaced.take() {
             let pool = self.object.pool;
-            segment.settle(self.core);
+            segment.unfreeze(self.core);
             pool.give_back(self.core, &mut core::iter::once(pool.page_of(shared)));
             segment.release(self.core);
         }
@@ -324,9 +324,9 @@ impl Space for SharedRange {
         let line = self.object.take_line(self.core).inspect_err(|_| segment.leave(self.core))?;
         segment.retain();
         let made = self.mapping(line);
-        let shows = Pooled { segment: segment.place as u32, next: Cell::new(0) };
+        let target = Pooled { segment: segment.place as u32, next: Cell::new(0) };
         // SAFETY: a line that nobody else uses, of the size and alignment asserted above.
-        unsafe { made.address().write(Mapping::new(place, shows, first, rights)) };
+        unsafe { made.address().write(Mapping::new(place, target, first, rights)) };
         Ok(made)
     }
 
@@ -346,8 +346,8 @@ impl Space for SharedRange {
         unreachable!("tables of a shared range stay until it ends");
     }
 
-    fn remembered(&self) -> Remembered {
-        Remembered::Anywhere
+    fn tlb_scope(&self) -> TlbScope {
+        TlbScope::Anywhere
     }
     fn flush_page(&mut self, _address: u64) {
         self.stale = true;
@@ -363,7 +363,7 @@ impl Space for SharedRange {
     }
 }
 
-/// Nobody refers to the range any more, so no core shows it: its mappings and tables go.
+/// Destroys the mappings and tables of a range that nobody refers to, so that no core maps it.
 pub(super) fn destroy(object: SharedObject, core: usize, destroy_queue: &mut LineIndex) {
     assert!(object.kind() == ObjectKind::Range);
     let (pool, range) = (object.pool, SharedRange::new(object, core));
@@ -383,8 +383,8 @@ pub(super) fn destroy(object: SharedObject, core: usize, destroy_queue: &mut Lin
 }
 
 impl Kernel {
-    /// Changes a shared range, or looks at it. When this ends no core sees what was taken away or
-    /// downgraded.
+    /// Changes a shared range, or reads it. When this returns, no core can access what was unmapped
+    /// or downgraded.
     pub fn change_shared<R>(&mut self, object: SharedObject, change: impl FnOnce(&mut SharedRange) -> R) -> R {
         self.change_and_wait(object, change).0
     }
@@ -399,14 +399,14 @@ impl Kernel {
     ) -> Result<PhysAddr, Refused> {
         let mut wait = SpinWait::default();
         loop {
-            // While others were waited for, the mapping may have gone, and its frame.
+            // During the wait others may have removed the mapping and freed its frame.
             let (resolved, has_waited) = self.change_and_wait(object, |range| range.resolve(address, access, seen));
             match resolved {
                 Ok(Some(frame)) if !has_waited => return Ok(frame),
                 Err(refused) if !has_waited => return Err(refused),
                 _ => (),
             }
-            self.shoot_down_others();
+            self.service_tlb_shootdowns();
             wait.relax();
         }
     }
@@ -420,8 +420,8 @@ impl Kernel {
         (result, range.stale)
     }
 
-    /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any
-    /// more.
+    /// Ends a change: releases the lock, and waits until all cores that may have stale translations
+    /// have flushed them.
     #[inline(never)]
     fn wait_for_shootdown(&mut self, range: &mut SharedRange, held: Guard<'static, SpinWait>) {
         let (object, core) = (range.object, range.core);
@@ -432,20 +432,20 @@ impl Kernel {
             let count = &range.body().invalidations;
             count.set(count.get() + 1);
         }
-        let unsettled = &range.body().unsettled;
-        unsettled.fetch_add(range.stale.into(), Ordering::Relaxed);
+        let pending_shootdowns = &range.body().pending_shootdowns;
+        pending_shootdowns.fetch_add(range.stale.into(), Ordering::Relaxed);
         drop(held);
         self.invalidate(others);
         if own {
             hardware::flush_all();
         }
-        unsettled.fetch_sub(range.stale.into(), Ordering::Release);
+        pending_shootdowns.fetch_sub(range.stale.into(), Ordering::Release);
         self.counters.copy_faults += u64::from(range.replaced.is_some());
         range.free_gone();
     }
 
-    /// Returns when those cores have forgotten all translations of users. No lock is held; what
-    /// they ask meanwhile is done, so that two may ask each other.
+    /// Shoots down all translations of user memory on those cores, and waits. No lock is held;
+    /// requests of other cores are served meanwhile, so that two may shoot down each other.
     fn invalidate(&mut self, cores: Cores) {
         let each = || (0..registry::cores()).filter(|core| cores[core / 64] >> (core % 64) & 1 != 0);
         for core in each() {
@@ -455,14 +455,14 @@ impl Kernel {
         for core in each() {
             let mut wait = SpinWait::default();
             while !hardware::shootdown_is_done(core) {
-                self.shoot_down_others();
+                self.service_tlb_shootdowns();
                 wait.relax();
             }
         }
     }
 
-    /// Forgets all translations of users if other cores ask for that.
-    pub fn shoot_down_others(&mut self) {
+    /// Invalidates all translations of user memory if other cores request it.
+    pub fn service_tlb_shootdowns(&mut self) {
         self.counters.shootdowns_serviced += hardware::service_tlb_shootdowns();
     }
 }

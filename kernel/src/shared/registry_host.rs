@@ -61,7 +61,7 @@ pub fn reader_of(core: usize) -> Option<&'static Reader> {
     this().0.readers.get(core)
 }
 
-/// What a core is asked to forget, and who this core is.
+/// The shootdown requests to a core, and the number of this core.
 pub fn shootdown(core: usize) -> (&'static TlbShootdown, usize) {
     let (machine, own) = this();
     (&machine.shootdown[core], own)

@@ -1,13 +1,13 @@
-//! A segment that a pool keeps: one run of pages from the start, or pages that come at their first
-//! touch (decision 49) and can be shared with copies until one side writes (decision 50).
+//! A segment of a pool: one run of pages from the start, or demand-zero pages (decision 49) that
+//! can be shared with copies until one side writes (decision 50).
 //!
 //! Of the latter each page has a word behind the segment's lock: 0 = absent, else the frame.
 //! Invariants: a word changes under the lock only; it leaves 0 once, for a frame that is zeroed
 //! before, so all cores that touch a page at once get the same frame, cleared by the first; a
 //! present page is found without the lock. The lock is taken inside a range's, and the pool's
-//! inside it. A segment that has to do with copies is shown by one range of its pool at most, so
-//! that whoever changes its pages knows by whose lock and whom to ask. While it is `FROZEN` nothing
-//! of it is shown so that it can be written.
+//! inside it. A segment that is or has a copy is mapped by one range of its pool at most, so that a
+//! core that changes its pages knows which lock to take and which cores to shoot down. While it is
+//! `FROZEN` none of its pages is mapped writable.
 
 use super::SpinWait;
 use super::object::{SEGMENT_WORDS, SharedObject};
@@ -18,26 +18,26 @@ use crate::state::Kernel;
 use abi::Error;
 use lock::{AtomicU64, LINE_WORDS, LineIndex, Ordering, Relax};
 
-/// How many mappings show it, and if these are all in one range of the pool, which: else
+/// The number of its mappings, and the range of the pool that has them all, if one has: else
 /// [`NO_RANGE`].
 const MAPPINGS: usize = SEGMENT_WORDS;
 const RANGE: usize = SEGMENT_WORDS + 1;
-/// Whether it has to do with copies; changed with the lock held.
+/// Copy state; changed with the lock held.
 ///
 /// | from | by what | to |
 /// |---|---|---|
 /// | `PLAIN` | it was made as a copy | `COPIED` |
-/// | `PLAIN`, `COPIED` | a copy of it begins, or a page gets a frame of its own | `FROZEN` |
-/// | `FROZEN` | all cores have seen that: `settle`, or all frames are shared | `COPIED` |
+/// | `PLAIN`, `COPIED` | a copy of it begins, or a page breaks copy-on-write | `FROZEN` |
+/// | `FROZEN` | all cores served the shootdown: `unfreeze`, or all frames are shared | `COPIED` |
 ///
-/// `set_state` asserts that a change is one of these where that takes tests down only: the word is
-/// other cores' to write, too.
+/// `set_state` asserts in tests alone that a change is one of these: other cores may write the
+/// word, too.
 const STATE: usize = SEGMENT_WORDS + 2;
 const PLAIN: u64 = 0;
 const COPIED: u64 = 1;
 const FROZEN: u64 = 2;
 
-/// A range of a core's own, as a segment knows those that show it.
+/// Stands for a range of a core's own, or for several ranges, in [`RANGE`].
 pub const NO_RANGE: LineIndex = 0;
 
 /// Lines of such a segment behind its lock's.
@@ -78,7 +78,8 @@ impl SharedObject {
         Some(PhysAddr(self.entry(page).load(Ordering::Acquire))).filter(|frame| frame.0 != 0)
     }
 
-    /// The same, made of zeroes if absent. `NoMemory`: the pool is full.
+    /// The frame of a segment's page, which is made of zeroes if absent. `NoMemory`: the pool is
+    /// full.
     pub fn touch(self, core: usize, page: u64) -> Result<PhysAddr, Error> {
         if let Some(frame) = self.frame(page) {
             return Ok(frame);
@@ -110,8 +111,8 @@ impl SharedObject {
         self.set(STATE, state);
     }
 
-    /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it
-    /// has to do with copies, and another range shows it.
+    /// Counts a mapping of the segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it is
+    /// or has a copy, and another range maps it.
     pub fn enter(self, core: usize, range: LineIndex) -> Result<(), Error> {
         if self.has_run() {
             return Ok(());
@@ -127,7 +128,7 @@ impl SharedObject {
         Ok(())
     }
 
-    /// One mapping less, and what it showed is forgotten.
+    /// Counts a mapping of the segment less, after its translations were flushed.
     #[inline(never)]
     pub fn leave(self, core: usize) {
         if !self.has_run() {
@@ -137,7 +138,7 @@ impl SharedObject {
         }
     }
 
-    /// Whether a frame of the segment may be shown so that it can be written.
+    /// Whether a frame of the segment may be mapped writable.
     pub(super) fn may_write(self, frame: PhysAddr) -> bool {
         match self.get(STATE) {
             PLAIN => true,
@@ -146,9 +147,9 @@ impl SharedObject {
         }
     }
 
-    /// Puts a copy in the place of a frame that others have too; still until
-    /// [`SharedObject::settle`]. Gives the frame, which is to be given back when all have forgotten
-    /// it. `None`: somebody else has to settle first.
+    /// Breaks copy-on-write: replaces a frame that others have, too, by a copy; the segment is
+    /// frozen until [`SharedObject::unfreeze`]. Gives the old frame, which is to be freed when all
+    /// cores have flushed it. `None`: another core has to unfreeze first.
     pub(super) fn break_cow(self, core: usize, page: u64) -> Result<Option<PhysAddr>, Error> {
         let _held = self.held(core);
         if self.get(STATE) == FROZEN {
@@ -162,8 +163,8 @@ impl SharedObject {
         Ok(Some(shared))
     }
 
-    /// Makes it still, to be copied; gives the range that shows it, with a reference. `None`:
-    /// somebody else has to settle first. `Busy`: ranges of cores' own show it, or several.
+    /// Freezes it, to be copied; gives the range that maps it, with a reference. `None`: another
+    /// core has to unfreeze first. `Busy`: ranges of cores' own map it, or several do.
     fn begin_copy(self, core: usize) -> Result<Option<Option<SharedObject>>, Error> {
         let _held = self.held(core);
         let (mappings, range) = (self.get(MAPPINGS), SharedObject { place: self.get(RANGE), ..self });
@@ -174,12 +175,12 @@ impl SharedObject {
             return Ok(None);
         }
         self.set_state(FROZEN);
-        // One that is being taken apart shows nothing any more.
+        // A range that is being destroyed maps nothing any more.
         Ok(Some((mappings > 0 && range.try_retain()).then_some(range)))
     }
 
-    /// What was changed is seen by all.
-    pub(super) fn settle(self, core: usize) {
+    /// Unfreezes it, when all cores have served the shootdown.
+    pub(super) fn unfreeze(self, core: usize) {
         let _held = self.held(core);
         self.set_state(COPIED);
     }
@@ -210,7 +211,7 @@ impl SharedObject {
         if self.has_run() { self.pages() } else { self.entries().load(Ordering::Relaxed) }
     }
 
-    /// Nobody refers to the segment any more: its frames go.
+    /// Frees the frames of a segment that nobody refers to any more.
     #[inline(never)]
     pub(super) fn free_frames(self, core: usize) {
         debug_assert!(self.has_run() || self.get(MAPPINGS) == 0, "mappings hold references");
@@ -220,8 +221,9 @@ impl SharedObject {
 }
 
 impl Kernel {
-    /// Gives a segment that nobody knows yet all pages of another of the same pool, until either is
-    /// written: as they are when no core can write them. `Busy`: see [`SharedObject::begin_copy`].
+    /// Shares all pages of a segment with one of the same pool that nobody knows yet, until either
+    /// is written: as they are once no core can write them. `Busy`: see
+    /// [`SharedObject::begin_copy`].
     pub(super) fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<(), Error> {
         let core = self.core();
         let mut wait = SpinWait::default();
@@ -229,7 +231,7 @@ impl Kernel {
             if let Some(range) = source.begin_copy(core)? {
                 break range;
             }
-            self.shoot_down_others();
+            self.service_tlb_shootdowns();
             wait.relax();
         };
         if let Some(range) = range {

@@ -79,7 +79,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Loads a static ELF image; gives its entry. What is constant is shown where it lies in the
+    /// Loads a static ELF image; gives its entry. What is constant is mapped where it lies in the
     /// archive, if it lies on pages there: cores then share it, as they share the kernel's text.
     fn load(&mut self, bytes: &[u8], archive: Ptr<Segment>) -> Result<u64, &'static str> {
         const BAD: &str = "sbin/monitor is no static 64-bit program";
@@ -114,7 +114,7 @@ impl Builder<'_> {
         Ok(image.ehdr.e_entry)
     }
 
-    /// The archive's page from which `contents`, at `offset` of their first page, can be shown.
+    /// The archive's page from which `contents`, at `offset` of their first page, can be mapped.
     fn in_place(&self, contents: &[u8], offset: u64, pages: u64) -> Option<u64> {
         let base = self.info.archive?.base;
         let at = (contents.as_ptr() as u64).checked_sub(phys_to_virt(base) as u64)? + base.0 % PAGE;

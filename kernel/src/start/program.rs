@@ -36,7 +36,7 @@ pub(super) fn start(kernel: &mut Kernel, plan: &Plan) -> Started {
         let kind = Kind::Imported { base: part.base, uncached: false, is_ram: true };
         let segment = Ptr::<Segment>::new_imported(kernel, ram, part.pages, kind).map_err(|_| NO_MEMORY)?;
         domain.insert(slot, Capability { object: segment.any(), badge: 0, rights: part.rights });
-        if let Some((place, protection)) = part.shown {
+        if let Some((place, protection)) = part.mapped {
             let mapped = domain.range().map(kernel, place, segment, 0, [protection; 2]);
             mapped.map_err(|error| if error == Error::NoMemory { NO_MEMORY } else { "two of its segments overlap" })?;
         }

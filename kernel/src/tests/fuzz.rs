@@ -303,8 +303,8 @@ fn play_with(
     world.kernel.counters.copy_faults.0
 }
 
-/// Calls that do not come back to whoever made them, or need what this machine lacks: devices, a
-/// core that polls, memory of another core.
+/// Calls that do not return to their caller, or need what this machine lacks: devices, a core that
+/// polls, memory of another core.
 const NEVER_SUCCEED: [&str; 15] = [
     "RamAdd",
     "PowerOff",

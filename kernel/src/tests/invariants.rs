@@ -37,7 +37,7 @@ struct Counts {
     lines: usize,
     portals: usize,
     slots: usize,
-    shown: usize,
+    mapped: usize,
 }
 
 /// Pages that an object is charged for at least.
@@ -291,7 +291,7 @@ impl Check<'_> {
     /// Its present pages are its entries.
     fn segment(&mut self, segment: Ptr<Segment>) {
         for mapping in all(&segment.mappings) {
-            self.lists.shown += 1;
+            self.lists.mapped += 1;
             assert!(mapping.segment() == Some(segment), "a segment lists what shows it");
         }
         if segment.kind() != Kind::Anonymous {
@@ -311,13 +311,13 @@ impl Check<'_> {
     /// Its mappings, if it is the core's own.
     fn range(&mut self, range: Ptr<Range>) {
         for mapping in all(&range.parents) {
-            self.lists.shown += 1;
+            self.lists.mapped += 1;
             assert!(mapping.mapped() == Mapped::Range(range), "a range lists what shows it");
         }
         let (mut next, mut count) = (0, 0);
         while let Some(mapping) = range.at_or_after(next) {
             count += 1;
-            self.items.shown += 1;
+            self.items.mapped += 1;
             assert!(mapping.start() >= next && mapping.pages() > 0, "mappings do not overlap");
             assert!(mapping.range() == range, "a mapping knows where it is");
             assert!(range.place(mapping.start(), mapping.pages()).is_ok(), "a mapping lies in the window");
@@ -331,7 +331,7 @@ impl Check<'_> {
         assert_eq!(range.count(), count, "mappings of a range");
     }
 
-    /// What the hardware shows of a mapping is the segment's, and to be written only if it is that
+    /// What the hardware maps of a mapping is the segment's, and to be written only if it is that
     /// one's alone.
     fn entries(&mut self, range: Ptr<Range>, mapping: Ptr<Mapping>, segment: Ptr<Segment>) {
         let mut address = mapping.start();
@@ -341,7 +341,7 @@ impl Check<'_> {
             if let (Leaves::Small(entries), true) = (leaves, segment.alias().is_none()) {
                 for (page, entry) in (mapping.page_at(address)..).zip(entries).filter(|(_, entry)| entry.is_present()) {
                     let frame = entry.address();
-                    assert_eq!(segment.frame(page), Some(frame), "page {page} is shown as it is");
+                    assert_eq!(segment.frame(page), Some(frame), "page {page} is mapped as it is");
                     let is_written = entry.flags().contains(Flags::WRITE);
                     assert!(!is_written || mapping.allowed() & protection::WRITE != 0, "it may be written");
                     let is_own = segment.kind() != Kind::Anonymous || segment.is_writable(self.kernel, frame);

@@ -124,7 +124,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     let plan = Plan::at(plan);
     assert_eq!((plan.run, plan.entry, plan.stack, plan.rights), (run, 0x1000, 0x2000, Rights(0)));
     let parts: Vec<_> = plan.parts.iter().flatten().collect();
-    assert!(parts.len() == 1 && parts[0].pages == 3 && parts[0].shown.is_some_and(|(place, _)| place.start == 0x1000));
+    assert!(parts.len() == 1 && parts[0].pages == 3 && parts[0].mapped.is_some_and(|(place, _)| place.start == 0x1000));
     // The segment stays as long as the core may use it.
     caller.call(Call::CapDrop, [segment, 0, 0, 0, 0, 0]).unwrap();
     let with_core = caller.free();
@@ -233,7 +233,7 @@ fn a_core_tells_whose_it_is_and_what_it_does() {
     let own = caller.context.domain().header().id();
     let tells = |caller: &mut Caller, core| caller.call(Call::PcoreUse, [Handle::PCORE.0, core, 0, 0, 0, 0]);
     hardware::set_clock(700);
-    assert_eq!(tells(&mut caller, 0), Ok([700, runs::MONITOR, 0]), "whoever asks runs");
+    assert_eq!(tells(&mut caller, 0), Ok([700, runs::MONITOR, 0]), "the caller's core runs");
     assert_eq!(tells(&mut caller, CORE), Ok([0, runs::NOTHING, 0]));
     assert_eq!(tells(&mut caller, hardware::CORES as u64), Err(Error::BadArgument));
     let pcore = caller.claim().unwrap();

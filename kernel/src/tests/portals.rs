@@ -1,4 +1,4 @@
-//! Portal calls as the kernel's books show them: who runs, whose time it is, and who has paid in
+//! Portal calls as the kernel accounts for them: who runs, whose time it is, and who has paid in
 //! the end.
 
 use super::World;
@@ -229,9 +229,9 @@ fn a_slice_of_a_caller_ends_for_a_callee_who_wants_to_know() {
     world.end([server, client]);
 }
 
-/// What ten calls cost a client, through a worker of its own or one that others use, and may be
-/// using.
-fn bill_ns(own_worker: bool, is_busy: bool) -> u64 {
+/// The time charged to a client for ten calls, through a worker of its own or one that others use,
+/// too, and may be using.
+fn charged_ns(own_worker: bool, is_busy: bool) -> u64 {
     hardware::set_clock(0);
     let mut world = World::new(600);
     let shared = world.party(0);
@@ -255,17 +255,17 @@ fn bill_ns(own_worker: bool, is_busy: bool) -> u64 {
         }
         world.answer(worker, 50);
     }
-    let [bill_ns] = world.used_ns([&client]);
+    let [charged_ns] = world.used_ns([&client]);
     world.end([shared, own, rival, client]);
-    bill_ns
+    charged_ns
 }
 
 #[test]
 fn a_worker_of_ones_own_keeps_the_work_for_others_off_the_bill() {
-    assert_eq!(bill_ns(true, false), 600);
-    assert_eq!(bill_ns(true, true), 600, "not a nanosecond more");
-    assert_eq!(bill_ns(false, false), 600);
-    assert_eq!(bill_ns(false, true), 1400, "whoever shares a worker helps");
+    assert_eq!(charged_ns(true, false), 600);
+    assert_eq!(charged_ns(true, true), 600, "not a nanosecond more");
+    assert_eq!(charged_ns(false, false), 600);
+    assert_eq!(charged_ns(false, true), 1400, "a client that shares a worker helps");
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn what_an_interrupt_starts_is_on_its_handlers_bill() {
     world.end([driver, client]);
 }
 
-/// Notifications of one core: whoever is told is unblocked at once, in the order of the telling, no
-/// bit is lost; and whoever tells goes on, however often it tells.
+/// Notifications on one core: receivers are unblocked at once, in the order of the signals, and no
+/// bit is lost; the sender goes on, however often it signals.
 #[test]
 fn who_is_told_runs_in_order_and_who_tells_is_not_held_up() {
     hardware::set_clock(0);
@@ -613,7 +613,7 @@ fn who_rings_one_that_was_not_started_goes_on() {
     caller.domain.insert(PORTAL, Capability { object: portal.any(), badge: 8, rights: Rights::ALL });
 
     world.call(&caller, 100, Call::PortalCall, [PORTAL as u64, 0, 0, 0, 0, 0]);
-    assert!(world.runs(&caller), "it lends no time");
+    assert!(world.runs(&caller), "it donates no time");
     assert_eq!(status(&caller), 0);
     assert_eq!(newborn.pending.get(), 8, "the bits are there when it runs");
     world.kernel.release(newborn);

@@ -177,7 +177,7 @@ fn a_space_is_built_step_by_step_and_a_page_in_use_becomes_no_table() {
     world.make(actor, Call::RangeNest, &[space, 2 << 39, large, OPEN]);
     let at = (2 << 39) + (3 << 30) + (5 << 21) + 7 * PAGE;
     let root = actor.domain.range().root();
-    assert!(view(root, at).is_none(), "nothing is shown before it is asked for");
+    assert!(view(root, at).is_none(), "nothing is mapped before it is asked for");
     assert_eq!(world.make(actor, Call::RangeFill, &[small, 7 * PAGE, 1]), 1);
     assert_eq!(view(root, at).unwrap().address().0, frame);
     assert_eq!(world.used() - used, 0, "the kernel adds no table");
@@ -229,9 +229,9 @@ fn pages_are_shown_ahead_of_their_first_touch() {
     );
     assert_eq!(world.run(actor, Call::RangeFill, &[space, HEAP + 300 * PAGE, 1]), Err(Error::BadArgument));
     let root = actor.domain.range().root();
-    let shown = |page: u64| view(root, HEAP + page * PAGE).is_some_and(|entry| entry.flags().contains(Flags::WRITE));
-    assert!((0..300).all(shown));
-    // A shared page is shown, not copied.
+    let mapped = |page: u64| view(root, HEAP + page * PAGE).is_some_and(|entry| entry.flags().contains(Flags::WRITE));
+    assert!((0..300).all(mapped));
+    // A shared page is mapped, not copied.
     let copy = world.make(actor, Call::SegmentCopy, &[Handle::ROOT_RAM.0, segment, copy::ON_WRITE]);
     world.make(actor, Call::RangeMap, &[space, HEAP - (1 << 39), copy, 0, 300, OPEN]);
     let free = world.kernel.frames.free();

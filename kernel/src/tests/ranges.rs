@@ -30,7 +30,7 @@ struct Part {
     pages: u64,
     protection: u64,
     allowed: u64,
-    shows: MapTarget,
+    target: MapTarget,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -64,7 +64,7 @@ struct Model {
     buffer: BTreeMap<u64, (Pte, bool)>,
     faults: u64,
     hits: u64,
-    /// Looks at pages that a large page of the space itself shows.
+    /// Looks at pages that a large page of the space itself maps.
     large: u64,
 }
 
@@ -123,7 +123,7 @@ impl Model {
     /// What a program sees at a page: which page of which memory, with what rights.
     fn seen(&self, tree: usize, page: u64) -> Option<(usize, u64, u64)> {
         let (start, part) = self.part(tree, page)?;
-        match part.shows {
+        match part.target {
             MapTarget::Segment { number, first } => Some((number, first + page - start, part.protection)),
             MapTarget::Range(nested) => {
                 let (number, page, rights) = self.seen(nested, page - start)?;
@@ -135,17 +135,18 @@ impl Model {
     /// Cuts the model's mapping of a segment at a page.
     fn cut(&mut self, tree: usize, page: u64) {
         let Some((start, part)) = self.part(tree, page).filter(|(start, _)| *start < page) else { return };
-        let MapTarget::Segment { number, first } = part.shows else { panic!("nested ranges are not cut") };
+        let MapTarget::Segment { number, first } = part.target else { panic!("nested ranges are not cut") };
         let parts = &mut self.trees.get_mut(&tree).unwrap().parts;
         let kept = page - start;
         parts.insert(start, Part { pages: kept, ..part });
-        let shows = MapTarget::Segment { number, first: first + kept };
-        parts.insert(page, Part { pages: part.pages - kept, shows, ..part });
+        let target = MapTarget::Segment { number, first: first + kept };
+        parts.insert(page, Part { pages: part.pages - kept, target, ..part });
     }
 
     fn cuts_nested(&self, tree: usize, place: PageRun) -> bool {
         [place.start / PAGE, place.end() / PAGE].into_iter().any(|page| {
-            self.part(tree, page).is_some_and(|(start, part)| start < page && matches!(part.shows, MapTarget::Range(_)))
+            self.part(tree, page)
+                .is_some_and(|(start, part)| start < page && matches!(part.target, MapTarget::Range(_)))
         })
     }
 
@@ -218,20 +219,20 @@ impl Model {
         while let Some(mapping) = told.range.at_or_after(next) {
             assert!(mapping.start() >= next);
             next = mapping.end();
-            let number = |of: &dyn Fn(&Model) -> Option<usize>| of(self).expect("what is shown is known");
+            let number = |of: &dyn Fn(&Model) -> Option<usize>| of(self).expect("what is mapped is known");
             for page in mapping.start() / PAGE..mapping.start() / PAGE + mapping.pages().min(600) {
-                let shows = match mapping.mapped() {
-                    Mapped::Segment(shown) => MapTarget::Segment {
+                let target = match mapping.mapped() {
+                    Mapped::Segment(mapped) => MapTarget::Segment {
                         number: number(&|model| {
-                            model.memories.iter().find(|(_, memory)| memory.segment == shown).map(|(n, _)| *n)
+                            model.memories.iter().find(|(_, memory)| memory.segment == mapped).map(|(n, _)| *n)
                         }),
                         first: mapping.page_at(page * PAGE),
                     },
-                    Mapped::Range(shown) => MapTarget::Range(number(&|model| {
-                        model.trees.iter().find(|(_, tree)| tree.range == shown).map(|(n, _)| *n)
+                    Mapped::Range(mapped) => MapTarget::Range(number(&|model| {
+                        model.trees.iter().find(|(_, tree)| tree.range == mapped).map(|(n, _)| *n)
                     })),
                 };
-                seen.insert(page, (shows, mapping.protection(), mapping.allowed()));
+                seen.insert(page, (target, mapping.protection(), mapping.allowed()));
             }
         }
         let known: BTreeMap<_, _> = told
@@ -239,11 +240,11 @@ impl Model {
             .iter()
             .flat_map(|(start, part)| {
                 (0..part.pages.min(600)).map(move |page| {
-                    let shows = match part.shows {
+                    let target = match part.target {
                         MapTarget::Segment { number, first } => MapTarget::Segment { number, first: first + page },
                         nested => nested,
                     };
-                    (start + page, (shows, part.protection, part.allowed))
+                    (start + page, (target, part.protection, part.allowed))
                 })
             })
             .collect();
@@ -273,7 +274,7 @@ fn step(model: &mut Model, random: &mut Random) {
             model.add_tree(range, None);
         }
         1 if memories.len() < SEGMENTS_MAX => {
-            // Every fourth is one that large pages can show; rarely does memory suffice for many.
+            // Every fourth is one that large pages can map; rarely does memory suffice for many.
             let large = random.below(4) == 0;
             let run = large.then(|| Ptr::<Segment>::new_contiguous(kernel, model.world.ram, RUN_PAGES).ok()).flatten();
             let segment =
@@ -314,7 +315,7 @@ fn step(model: &mut Model, random: &mut Random) {
         8 => unmap(model, random, tree, page),
         9 => protect(model, random, tree, page),
         10 if random.below(4) == 0 => model.compare(tree),
-        11 if random.below(6) == 0 => forget(model, tree),
+        11 if random.below(6) == 0 => remove(model, tree),
         _ => {
             let space = if random.below(8) == 0 { random.one(&numbers[..2]) } else { model.loaded };
             let window = model.trees[&space].range.window();
@@ -331,11 +332,11 @@ fn step(model: &mut Model, random: &mut Random) {
     model.flush();
 }
 
-/// A page that a tree shows, or nearly so.
+/// A page that a tree maps, or nearly so.
 fn some_mapped(model: &Model, random: &mut Random, tree: usize) -> u64 {
     let parts = &model.trees[&tree].parts;
     let Some((start, part)) = parts.iter().nth(random.below(parts.len().max(1) as u64) as usize) else { return 1 };
-    match part.shows {
+    match part.target {
         MapTarget::Segment { .. } => {
             let pages = random.one(&[part.pages, part.pages.min(4)]);
             start + random.below(pages + 1)
@@ -372,7 +373,7 @@ fn map(model: &mut Model, random: &mut Random, tree: usize, page: u64, number: u
     };
     assert_eq!(made, expected);
     if made.is_ok() {
-        let part = Part { pages, protection, allowed, shows: MapTarget::Segment { number, first } };
+        let part = Part { pages, protection, allowed, target: MapTarget::Segment { number, first } };
         model.trees.get_mut(&tree).unwrap().parts.insert(page, part);
     }
 }
@@ -393,7 +394,7 @@ fn nest(model: &mut Model, random: &mut Random, tree: usize, page: u64, nested: 
     };
     assert_eq!(made, expected);
     if made.is_ok() {
-        let part = Part { pages, protection, allowed, shows: MapTarget::Range(nested) };
+        let part = Part { pages, protection, allowed, target: MapTarget::Range(nested) };
         model.trees.get_mut(&tree).unwrap().parts.insert(page, part);
     }
 }
@@ -447,8 +448,8 @@ fn protect(model: &mut Model, random: &mut Random, tree: usize, page: u64) {
     parts.range_mut(first..end).for_each(|(_, part)| part.protection = wanted);
 }
 
-/// Takes a nested range out of everywhere, as revocation does, and drops it.
-fn forget(model: &mut Model, number: usize) {
+/// Unmaps a nested range everywhere, as revocation does, and drops it.
+fn remove(model: &mut Model, number: usize) {
     let tree = &model.trees[&number];
     if tree.domain.is_some() {
         return;
@@ -459,7 +460,7 @@ fn forget(model: &mut Model, number: usize) {
     model.world.kernel.drain_all();
     model.trees.remove(&number);
     for tree in model.trees.values_mut() {
-        tree.parts.retain(|_, part| part.shows != MapTarget::Range(number));
+        tree.parts.retain(|_, part| part.target != MapTarget::Range(number));
     }
 }
 

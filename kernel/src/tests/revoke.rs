@@ -185,18 +185,18 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     let tables = tables - 1500 - 40;
 
     let mut last = world.used();
-    let shown = |address: u64| paging::view(own.root(), address);
+    let mapped = |address: u64| paging::view(own.root(), address);
     let touched = [0, 700, 1499].map(|page| layout::HEAP + page * PAGE);
-    assert!(touched.iter().all(|&address| shown(address).is_some()));
+    assert!(touched.iter().all(|&address| mapped(address).is_some()));
     let parts = world.revoke(outside, ram, |world| {
         let freed = last - world.used();
         last = world.used();
         assert!(freed <= u64::from(UNITS + END_UNITS) + 16, "{freed} pages in one part");
-        for entry in touched.iter().filter_map(|&address| shown(address)) {
-            assert!(world.kernel.frames.count(entry.address()) > 0, "a free frame is still shown");
+        for entry in touched.iter().filter_map(|&address| mapped(address)) {
+            assert!(world.kernel.frames.count(entry.address()) > 0, "a free frame is still mapped");
         }
     });
-    assert!(touched.iter().all(|&address| shown(address).is_none()));
+    assert!(touched.iter().all(|&address| mapped(address).is_none()));
     assert!((7..40).contains(&parts), "{parts} parts");
     for handle in [below, domain, range, large, run, context, portal, semaphore, waiting] {
         assert_eq!(world.run(outside, Call::CapStat, &[handle]), Err(Error::BadHandle));
@@ -247,7 +247,7 @@ fn nobody_revokes_what_he_stands_on() {
 }
 
 #[test]
-fn whoever_passed_an_account_on_keeps_its_name_and_others_lose_theirs() {
+fn a_domain_that_passed_an_account_on_keeps_its_name_and_others_lose_theirs() {
     let mut world = World::new(600);
     let (outside, other) = (world.outsider(), world.actor(world.ram));
     world.give(outside, 20, other.domain.any());

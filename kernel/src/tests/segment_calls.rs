@@ -1,5 +1,5 @@
 //! The calls of segments as a program makes them: the modes of a copy, sizes, and contiguous ones
-//! shown in large pages.
+//! mapped in large pages.
 
 use super::World;
 use super::revoke::Actor;
@@ -56,7 +56,7 @@ fn a_copy_takes_its_own_frame_now_or_at_the_first_write_or_at_the_first_access()
         assert!(plain != original && on_write == original && on_reference != original);
         assert_eq!(world.used() - used, 1, "a frame for the reference, none for the read of the shared one");
         assert!([plain, on_write, on_reference].iter().all(|frame| read(*frame) == page as u8 + 1));
-        // A neighbour that is shown along is no reference.
+        // A neighbour that is mapped along is no reference.
         let next = view(actor.domain.range().root(), at[2] + offset + PAGE);
         assert!(next.is_none(), "copied at the first reference, not before");
         assert!(!view(actor.domain.range().root(), HEAP + offset).unwrap().flags().contains(Flags::WRITE));

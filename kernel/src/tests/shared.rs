@@ -379,7 +379,7 @@ fn a_share_keeps_the_pages_of_its_names_until_it_goes() {
 }
 
 #[test]
-fn who_takes_a_name_out_waits_for_whoever_is_looking() {
+fn a_core_that_removes_a_name_waits_for_readers() {
     let block = Block::new(2);
     let mut home = block.core(0);
     let share = home.pool(32, lock::SPIN);

@@ -2,7 +2,7 @@
 //! moment, and no core sees an old page in a new one's place.
 
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
-use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, range_in, showing, touch};
+use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, mapped_range, range_in, touch};
 use super::shared_segments::free;
 use crate::hardware::{set_alone, set_last_look, take_shootdowns};
 use crate::objects::fault::Access;
@@ -11,7 +11,7 @@ use abi::{Call, Error, Rights};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Where the copy is shown, in the range.
+/// Where the copy is mapped, in the range.
 const COPY: u64 = 64 * PAGE;
 const PAGES: u64 = 8;
 
@@ -37,7 +37,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     let (mut home, mut other, [share, imported]) = pair(&block, 100, lock::SPIN);
     block.be(0);
     let untouched = free(&home, share);
-    let [[range, id], [source, source_id]] = showing(&mut home, share, PAGES, 0);
+    let [[range, id], [source, source_id]] = mapped_range(&mut home, share, PAGES, 0);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     load(&mut home);
     // The last page stays absent.
@@ -146,7 +146,7 @@ fn a_copy_is_refused_where_not_all_who_show_it_are_known() {
     assert_eq!(copy(&mut home, foreign), Err(Error::BadArgument));
     let blind = home.make(Call::ShareAdd, &[NONE, segment, Rights::WRITE.0.into()]);
     assert_eq!(copy(&mut home, blind), Err(Error::NoRights));
-    // A core's own range shows it.
+    // A core's own range maps it.
     map(&mut home, SPACE, segment).unwrap();
     assert_eq!(copy(&mut home, segment), Err(Error::Busy));
     home.make(Call::RangeUnmap, &[SPACE, GIB, 4]);
@@ -188,7 +188,7 @@ fn a_full_pool_refuses_a_page_of_ones_own_and_keeps_the_common_one() {
     let block = Block::new(1);
     let mut home = block.core(0);
     let share = home.pool(24, lock::SPIN);
-    let [[range, _], [source, _]] = showing(&mut home, share, 2, 0);
+    let [[range, _], [source, _]] = mapped_range(&mut home, share, 2, 0);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     write(&mut home, GIB, 1);
     let [copy, ..] = home.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();

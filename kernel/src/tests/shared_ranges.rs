@@ -1,4 +1,4 @@
-//! Ranges that several kernels show: one fault serves all, nobody sees what was taken away, and no
+//! Ranges that several kernels map: one fault serves all, nobody sees what was taken away, and no
 //! frame is used again before.
 
 use super::Random;
@@ -31,9 +31,9 @@ pub(super) fn range_in(core: &mut Core, share: u64, pages: u64, kind: u64) -> (u
     (core.make(Call::ShareAdd, &[NONE, handle, ALL]), id)
 }
 
-/// A range of the share of 512 pages that shows a segment at its beginning: the range, by the
+/// A range of the share of 512 pages that maps a segment at its beginning: the range, by the
 /// core's own name, and its id; the segment, by its handle in the share, and its id.
-pub(super) fn showing(core: &mut Core, share: u64, pages: u64, flags: u64) -> [[u64; 2]; 2] {
+pub(super) fn mapped_range(core: &mut Core, share: u64, pages: u64, flags: u64) -> [[u64; 2]; 2] {
     let (range, id) = range_in(core, share, 512, lock::SPIN);
     let [segment, segment_id, _] = core.run(Call::ShareSegment, &[share, pages, 0, 0, flags]).unwrap();
     core.make(Call::RangeMap, &[range, 0, segment, 0, pages, READ_WRITE]);
@@ -123,7 +123,7 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     let block = Block::new(2);
     let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
     block.be(0);
-    let [[range, id], [_, segment_id]] = showing(&mut home, share, 16, CONTIGUOUS);
+    let [[range, id], [_, segment_id]] = mapped_range(&mut home, share, 16, CONTIGUOUS);
     home.make(Call::ShareRemove, &[share, segment_id]);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     block.be(1);
@@ -160,7 +160,7 @@ fn cores_in_different_ranges_do_not_meet() {
     block.be(0);
     let mut names = Vec::new();
     for _ in 0..2 {
-        let [[range, id], _] = showing(&mut home, share, 8, 0);
+        let [[range, id], _] = mapped_range(&mut home, share, 8, 0);
         names.push((range, id));
     }
     block.be(1);
@@ -176,7 +176,7 @@ fn cores_in_different_ranges_do_not_meet() {
     assert!(locks(&mut home, names[0].0) >= 16);
     block.be(1);
     assert_eq!(locks(&mut other, second), before + 1, "that look only");
-    // A range that this core alone shows is downgraded without a word to the other.
+    // A range that this core alone maps is downgraded without a word to the other.
     assert_eq!(take_shootdowns(), []);
     other.drop(second);
     other.drop(imported);
@@ -193,7 +193,7 @@ fn cores_that_change_the_same_range_wait_for_each_other_and_one_alone_does_not()
     let block = Block::new(2);
     let mut home = block.core(0);
     let share = home.pool(200, lock::SPIN);
-    let [[range, id], _] = showing(&mut home, share, 8, 0);
+    let [[range, id], _] = mapped_range(&mut home, share, 8, 0);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     (0..1000).for_each(|_| change(&mut home, range));
     let [acquires, waits, _] = stat(&mut home, range, range_stat::LOCK);
@@ -324,7 +324,7 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     let mut home = block.core(0);
     let account = home.make(Call::RamSplit, &[RAM, 100]);
     let share = home.make(Call::ShareAlloc, &[NONE, account, 64, lock::SPIN, 0, 0]);
-    let [[range, id], _] = showing(&mut home, share, 16, CONTIGUOUS);
+    let [[range, id], _] = mapped_range(&mut home, share, 16, CONTIGUOUS);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     block.be(1);
@@ -333,7 +333,7 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     other.make(Call::RangeNest, &[SPACE, 2 * GIB, theirs, READ_WRITE]);
     assert!(touch(&mut other, GIB, Access::Write).is_some() && is_mapped(&other, 2 * GIB));
     block.be(0);
-    assert!((0..10).all(|_| home.make(Call::RamRevoke, &[account]) == 1), "another core shows its pages");
+    assert!((0..10).all(|_| home.make(Call::RamRevoke, &[account]) == 1), "another core maps its pages");
     assert!(!is_mapped(&home, GIB));
     block.be(1);
     for call in [Call::RangeUnmap, Call::RangeFill] {
@@ -368,8 +368,8 @@ struct Simulation {
     cores: Vec<(Core, BTreeMap<u64, Pte>)>,
     /// Handles of each core: share, range.
     names: Vec<[u64; 2]>,
-    /// Whether it shows the range now.
-    shows: Vec<bool>,
+    /// Whether it maps the range now.
+    maps: Vec<bool>,
     memories: BTreeMap<usize, Memory>,
     /// By page of the range: memory, page of it, protection.
     mapped: BTreeMap<u64, (usize, u64, u64)>,
@@ -399,20 +399,10 @@ impl Simulation {
         take_flushes();
         take_shootdowns();
         let (memories, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Simulation {
-            block,
-            shows: vec![false; cores],
-            cores: all,
-            names,
-            memories,
-            mapped,
-            next: 0,
-            hits: 0,
-            copies: 0,
-        }
+        Simulation { block, maps: vec![false; cores], cores: all, names, memories, mapped, next: 0, hits: 0, copies: 0 }
     }
 
-    /// Where a core shows the range.
+    /// Where a core maps the range.
     fn base(core: usize) -> u64 {
         (1 + core as u64) * GIB
     }
@@ -433,7 +423,7 @@ impl Simulation {
     fn access(&mut self, core: usize, page: u64, access: Access, value: u8) {
         let at = Simulation::base(core) / PAGE + page;
         let needs = if access == Access::Write { Flags::WRITE } else { Flags::NONE };
-        let seen = self.mapped.get(&page).copied().filter(|_| self.shows[core]);
+        let seen = self.mapped.get(&page).copied().filter(|_| self.maps[core]);
         let allowed = seen.is_some_and(|(_, _, rights)| rights & access.needs() != 0);
         let (own, buffer) = &mut self.cores[core];
         let range = own.actor.domain.range();
@@ -487,15 +477,15 @@ impl Simulation {
                 self.next += 1;
             }
             1 if !numbers.is_empty() => {
-                // Its frames are free when nobody shows it any more: then the next segment has
+                // Its frames are free when no core maps it any more: then the next segment has
                 // them.
                 let number = random.one(&numbers);
                 own.make(Call::ShareRemove, &[share, self.memories[&number].id]);
-                let still = self.mapped.values().any(|(shown, ..)| *shown == number);
+                let still = self.mapped.values().any(|(mapped, ..)| *mapped == number);
                 let memory = self.memories.remove(&number).unwrap();
                 if still {
                     let pages: Vec<u64> = (0..RANGE_PAGES + 8)
-                        .filter(|page| self.mapped.get(page).is_some_and(|(shown, ..)| *shown == number))
+                        .filter(|page| self.mapped.get(page).is_some_and(|(mapped, ..)| *mapped == number))
                         .collect();
                     for page in pages {
                         own.make(Call::RangeUnmap, &[range, page * PAGE, 1]);
@@ -542,11 +532,11 @@ impl Simulation {
             }
             7 if random.below(3) == 0 => {
                 let base = Simulation::base(core);
-                match self.shows[core] {
+                match self.maps[core] {
                     true => drop(own.make(Call::RangeUnmap, &[SPACE, base, 1 << 18])),
                     false => drop(own.make(Call::RangeNest, &[SPACE, base, range, READ_WRITE])),
                 }
-                self.shows[core] = !self.shows[core];
+                self.maps[core] = !self.maps[core];
             }
             _ => {
                 for _ in 0..4 {
@@ -564,7 +554,7 @@ impl Simulation {
     fn end(self) {
         for (number, (mut core, _)) in self.cores.into_iter().enumerate().rev() {
             self.block.be(number);
-            if self.shows[number] {
+            if self.maps[number] {
                 core.make(Call::RangeUnmap, &[SPACE, Simulation::base(number), 1 << 18]);
             }
             self.names[number].iter().for_each(|handle| core.drop(*handle));

@@ -1,8 +1,8 @@
-//! Segments of a pool whose pages come at their first touch: by whoever is first, once for all
-//! cores, and never in part.
+//! Demand-zero segments of a pool: the first touch on any core makes a page, once for all cores and
+//! never in part.
 
 use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
-use super::shared_ranges::{GIB, PAGE, SPACE, is_mapped, load, range_in, showing, touch};
+use super::shared_ranges::{GIB, PAGE, SPACE, is_mapped, load, mapped_range, range_in, touch};
 use crate::objects::fault::{Access, Refused};
 use abi::layout::lock;
 use abi::{Call, Error};
@@ -36,7 +36,7 @@ fn is_empty(place: *mut u8) -> bool {
 }
 
 #[test]
-fn a_page_comes_once_for_all_cores_whoever_touches_it_and_however() {
+fn a_page_is_made_once_for_all_cores_by_any_touch() {
     let block = Block::new(2);
     let (mut home, mut other, [share, imported]) = pair(&block, 120, lock::SPIN);
     block.be(0);
@@ -90,7 +90,7 @@ fn a_full_pool_stops_who_touches_and_loses_nothing() {
     let (mut home, mut other, [share, imported]) = pair(&block, 24, lock::SPIN);
     block.be(0);
     let untouched = free(&home, share);
-    let [[range, id], [segment, segment_id]] = showing(&mut home, share, 100, 0);
+    let [[range, id], [segment, segment_id]] = mapped_range(&mut home, share, 100, 0);
     let refused = home.run(Call::ShareSegment, &[share, 253_952, 0, 0]);
     assert_eq!(refused, Err(Error::NoMemory), "no room for a word per page");
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);

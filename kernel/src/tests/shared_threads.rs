@@ -1,9 +1,9 @@
-//! Cores that are threads, each with a space that shows the same range: no frame is used again
+//! Cores that are threads, each with a space that maps the same range: no frame is used again
 //! while one of them may write to it, and all go on.
 
 use super::Random;
 use super::shared::{Block, Core, PCORE, RAM, READ_WRITE, in_share};
-use super::shared_ranges::{GIB, PAGE, SPACE, import, load, range_in, showing, touch};
+use super::shared_ranges::{GIB, PAGE, SPACE, import, load, mapped_range, range_in, touch};
 use crate::hardware::{Flush, set_alone, take_flushes};
 use crate::objects::fault::Access;
 use abi::{Call, Handle};
@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor
+/// A core that is a thread: its space maps the shared range at [`GIB`]; what its processor
 /// remembers, by page, and whether for writing.
 struct Processor {
     core: Core,
@@ -30,7 +30,7 @@ const SLOT_PAGES: u64 = 4;
 impl Processor {
     /// An interrupt: what others ask.
     fn serve(&mut self) {
-        self.core.world.kernel.shoot_down_others();
+        self.core.world.kernel.service_tlb_shootdowns();
         self.flush();
     }
 
@@ -139,7 +139,7 @@ impl Processor {
     }
 }
 
-/// Each core is a thread, shows the range of that id and does `work` with its own names of the
+/// Each core is a thread, maps the range of that id and does `work` with its own names of the
 /// share and the range; then nothing is left on any.
 fn on_every_core(
     block: &Block,
@@ -201,7 +201,7 @@ fn cores_that_touch_a_page_at_once_get_the_same_frame() {
     let block = Block::new(CORES as u64);
     let mut home = block.core(0);
     let share = home.pool(120, 0);
-    let [[range, id], [_, segment]] = showing(&mut home, share, TOUCHED, 0);
+    let [[range, id], [_, segment]] = mapped_range(&mut home, share, TOUCHED, 0);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     let meet = Barrier::new(CORES);
     let frames = std::thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn touch_all(core: &mut Core, share: u64, range: u64, alone: Option<u64>, meet: 
     frames
 }
 
-/// Where the range shows a copy.
+/// Where the range maps a copy.
 const COPY: u64 = 100;
 const COPIES: u64 = 20;
 
@@ -298,7 +298,7 @@ fn copies_are_of_one_moment_while_other_cores_write() {
     let block = Block::new(CORES as u64);
     let mut home = block.core(0);
     let share = home.pool(120, 0);
-    let [[range, id], [source, _]] = showing(&mut home, share, 4, 0);
+    let [[range, id], [source, _]] = mapped_range(&mut home, share, 4, 0);
     let done = AtomicUsize::new(0);
     on_every_core(&block, home, [share, range, id], |core, processor, names| {
         if core == 0 {

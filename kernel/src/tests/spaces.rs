@@ -211,9 +211,9 @@ fn pages_in_common_are_written_by_all_and_go_with_the_last() {
     // The parent still writes where it wrote, and both to the same frame, without a fault more.
     for of in [&parent, &child] {
         assert_eq!(frame(&mut world, of, 1, Access::Read), before);
-        let shown =
+        let mapped =
             crate::arch::paging::translate(of.domain.range().root(), BASE + PAGE, crate::arch::paging::Flags::WRITE);
-        assert_eq!(shown, Some(before));
+        assert_eq!(mapped, Some(before));
         assert_eq!(frame(&mut world, of, 1, Access::Write), before);
     }
     assert_eq!(frame(&mut world, &parent, 2, Access::Write), frame(&mut world, &child, 2, Access::Read));

@@ -433,7 +433,7 @@ fn a_segment_in_two_slots_is_copied_once() {
     world.leave_nothing(&[actor]);
 }
 
-/// What the child puts into a slot while it becomes a copy is not shown by its mappings.
+/// What the child puts into a slot while it becomes a copy is not mapped by its mappings.
 #[test]
 fn a_mapping_of_a_child_shows_what_the_fork_made() {
     let mut world = World::new(2000);

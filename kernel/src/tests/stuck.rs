@@ -2,7 +2,7 @@
 //! made again and again, and change nothing until it lets go.
 
 use super::shared::{Block, Core, READ_WRITE, pair};
-use super::shared_ranges::{GIB, PAGE, SPACE, load, showing};
+use super::shared_ranges::{GIB, PAGE, SPACE, load, mapped_range};
 use crate::arch::context::Event;
 use crate::arch::paging::view;
 use crate::calls;
@@ -33,7 +33,7 @@ fn calls_and_accesses_leave_the_kernel_while_a_lock_is_stuck() {
         let block = Block::new(2);
         let (mut home, mut other, [share, imported]) = pair(&block, 64, kind);
         block.be(0);
-        let [[range, _], [segment, id]] = showing(&mut home, share, 4, 0);
+        let [[range, _], [segment, id]] = mapped_range(&mut home, share, 4, 0);
         home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
         load(&mut home);
         let of_range = [

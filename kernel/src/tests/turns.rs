@@ -203,7 +203,7 @@ fn a_group_that_wakes_waits_for_a_turn_at_most() {
 /// Three groups of several contexts each wait, yield and are preempted as chance has it: somebody
 /// who only computes waits for one turn of each at most, and the queues stay as they are meant to.
 #[test]
-fn whoever_computes_waits_for_a_turn_of_each_group_at_most() {
+fn a_context_that_computes_waits_for_one_turn_of_each_group_at_most() {
     const STEP_NS: u64 = 2_000_000;
     set_clock(0);
     let mut world = World::new(4000);
@@ -258,13 +258,13 @@ fn setting_slices_gains_nothing() {
         world.play(100_000);
         world.kernel.scheduler.set_slice(time, if step % 2 == 0 { 1_999_000 } else { 2_000_000 }, 0);
     }
-    assert_eq!(time.used_ns(), homes[0].cpu_ns.get(), "the bill is right all the same");
+    assert_eq!(time.used_ns(), homes[0].cpu_ns.get(), "the accounting is right all the same");
     assert!((48..=52).contains(&percent(homes[0], 200_000_000)), "{}", percent(homes[0], 200_000_000));
     world.end_homes(&homes, &[account]);
 }
 
-/// One with a budget gets that and no more, whoever else there is, and the core idles or is
-/// others'.
+/// Time with a budget gets that and no more, with and without rivals; the rest of the core idles or
+/// is theirs.
 #[test]
 fn a_budget_bounds_what_runs_on_it() {
     const BUDGET: u64 = 2_000_000;

@@ -151,7 +151,7 @@ fn one_whom_thousands_called_is_woken_in_bounded_steps() {
 /// Where the steps are in a long line moves when the next in it leaves, and for nobody else: one
 /// that leaves far behind takes nobody's turn to be woken along.
 #[test]
-fn whoever_leaves_the_line_leaves_nobody_asleep() {
+fn a_donor_that_leaves_the_queue_leaves_nobody_asleep() {
     for from_end in [false, true] {
         let mut crowd = Crowd::new();
         for caller in &crowd.callers {

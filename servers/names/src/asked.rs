@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_everything_is_told_to_drop_everything() {
+    fn a_client_that_asks_for_everything_is_told_to_drop_everything() {
         let mut client = Client::default();
         (0..CONTRACTS_MAX + 1).for_each(|number| client.answered(&number.to_string()));
         assert_eq!((client.told.as_slice(), client.asked.contracts.len()), (&[String::from(ANY)][..], 1));

@@ -96,7 +96,7 @@ pub struct Sockets {
     all: BTreeMap<DescriptionId, Socket>,
     names: BTreeMap<Key, DescriptionId>,
     last_name: u32,
-    /// Who must look again; whoever uses this takes it.
+    /// Descriptions whose waiters must try again; the user of this takes them.
     pub changed: Vec<DescriptionId>,
     /// Rights that nobody will receive any more; the same.
     pub lost: Vec<Right>,

@@ -122,7 +122,7 @@ pub fn boot_tables() -> PhysAddr {
 /// Core 0 at boot, when nothing else uses the tables that boot.s made.
 pub unsafe fn restrict_boot_identity() {
     const PRESENT_LARGE: u64 = 0x81;
-    // SAFETY: by contract; the image still shows them writable.
+    // SAFETY: by contract; the image still maps them writable.
     unsafe {
         (&raw mut boot_low).cast::<u64>().add(1).write_bytes(0, 511);
         (&raw mut boot_directory).cast::<u64>().write(PRESENT_LARGE);

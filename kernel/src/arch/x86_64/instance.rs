@@ -1,10 +1,10 @@
 //! The kernel instance of a core: its copy of .data and .bss, its stacks, and the page tables that
-//! show them; and the image it runs.
+//! map them; and the image it runs.
 //!
 //! Shared by all cores, built once by core 0 and constant afterwards: the tables of direct map,
 //! device map and the loader's image, hanging under the boot root. Shared by the cores of a node: a
 //! copy of the image (text, read-only data and `.shared`), which core 0 makes once `.shared` is
-//! complete, and the tables that show it. Private: the root, one table below it for the top 512
+//! complete, and the tables that map it. Private: the root, one table below it for the top 512
 //! GiB, and the tables of the core region. Each core makes its own copy from the pristine template,
 //! in its own memory, so it can also be stopped and started again. No page is both writable and
 //! executable in any of these tables, and what is executable is nowhere writable.
@@ -46,7 +46,7 @@ fn region_bytes() -> u64 {
     layout.core_end - layout.core_start
 }
 
-/// What the loader's image shows at its addresses.
+/// What the loader's image maps at its addresses.
 fn loaded() -> PhysRange {
     let layout = image::layout();
     PhysRange::new(layout.image_start - image::KERNEL_BASE, layout.start_end - layout.image_start)
@@ -58,7 +58,7 @@ fn image_bytes() -> u64 {
     layout.shared_end - layout.image_start
 }
 
-/// Tables that show a copy of the image: its directory and those below.
+/// Tables that map a copy of the image: its directory and those below.
 fn image_tables() -> u64 {
     let layout = image::layout();
     1 + layout.shared_end.div_ceil(LARGE_PAGE) - layout.image_start / LARGE_PAGE
@@ -114,7 +114,7 @@ pub unsafe fn build_shared(ram: impl Iterator<Item = PhysRange>, frames: &mut Fr
     let local_apic = PhysRange::new(machine().facts.local_apic, PAGE);
     map_registers_in(scratch, local_apic, frames)?;
     let boot = Root(image::boot_tables());
-    // The direct map last: the new one shows the boot root read-only, as it lies in the image.
+    // The direct map last: the new one maps the boot root read-only, as it lies in the image.
     for address in [DEVICE_MAP, image::KERNEL_BASE, DIRECT_MAP] {
         paging::share_top_entry(scratch, boot, address);
     }
@@ -178,7 +178,7 @@ pub unsafe fn seal_image() -> Option<()> {
     map_image(boot, image, READ_ONLY, &mut Frames(PhysRange::default()))?;
     flush(image::layout().image_start, image.bytes);
     for copy in copies() {
-        // SAFETY: `split` set this memory aside, and `build_shared` shows it writable.
+        // SAFETY: `split` set this memory aside, and `build_shared` maps it writable.
         unsafe { ptr::copy_nonoverlapping(phys_to_virt(image.base), phys_to_virt(copy.base), copy.bytes as usize) };
         let address = DIRECT_MAP + copy.base.0;
         paging::map_kernel(boot, address, copy.base, copy.bytes, READ_ONLY, 0, &mut || None)?;

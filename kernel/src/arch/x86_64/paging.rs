@@ -2,8 +2,8 @@
 //! kernel's direct map.
 //!
 //! Invariants: the upper half of every root is a copy of this core's kernel root, so that a switch
-//! never unmaps the kernel; table pages lie in RAM the direct map shows. A table below a root may
-//! be shown under several roots (a nested range), on several cores (a shared one): rights are the
+//! never unmaps the kernel; table pages lie in RAM the direct map covers. A table below a root may
+//! be mapped under several roots (a nested range), on several cores (a shared one): rights are the
 //! least of all levels. Whether a change needs a flush, and on which cores, the caller knows.
 //! Processors walk tables, and mark entries, at any time; so a table is whole before an entry leads
 //! to it, and `view`, which kernels use without the lock of a shared range, takes each entry at one
@@ -218,7 +218,7 @@ pub fn walk(top: Table, address: u64, allocate: &mut dyn FnMut() -> Option<PhysA
     walk_to(top, address, 0, allocate)
 }
 
-/// As `walk`, but the entry that leads to a table of `level - 1`, or shows a page of that size.
+/// As `walk`, but the entry that leads to a table of `level - 1`, or maps a page of that size.
 pub fn walk_to(
     top: Table,
     address: u64,
@@ -231,7 +231,7 @@ pub fn walk_to(
     descend(top, address, level, TABLE_FLAGS, &mut |_| allocate())
 }
 
-/// The entry that shows `part` under a table above it; `flags` bound what can be done through it.
+/// The entry that maps `part` under a table above it; `flags` bound what can be done through it.
 pub const fn link(part: Table, flags: Flags) -> Pte {
     Pte::new(part.frame, flags)
 }
@@ -269,7 +269,7 @@ pub fn leaves(top: Table, address: u64, pages: usize) -> Leaves {
     Leaves::Small(&mut table(frame)[first..(first + pages).min(ENTRIES)])
 }
 
-/// The 4 KiB page that `address` shows, with what user code may do there: what all levels allow.
+/// The 4 KiB page that `address` maps, with what user code may do there: what all levels allow.
 pub fn view(root: Root, address: u64) -> Option<Pte> {
     let mut frame = root.0;
     let mut allowed = Flags::WRITE | Flags::USER;

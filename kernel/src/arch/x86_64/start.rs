@@ -24,7 +24,7 @@ use core::fmt::Write;
 /// Page below 1 MiB on which other cores start: free on every PC once the loader has run, and never
 /// handed out (memmap.rs).
 pub const TRAMPOLINE_PAGE: u8 = 0x8;
-/// Physical memory the boot tables of boot.s show.
+/// Physical memory the boot tables of boot.s map.
 const BOOT_MAP_BYTES: u64 = 4 << 30;
 /// Exit status of a machine that cannot be used.
 const UNUSABLE: u8 = 1;
@@ -53,7 +53,7 @@ fn line(text: core::fmt::Arguments<'_>) {
 /// Reads physical memory while the boot tables are in place.
 fn read_physical(address: u64, bytes: usize) -> Option<&'static [u8]> {
     let end = address.checked_add(bytes as u64)?;
-    // SAFETY: the boot tables show the first 4 GiB; loader and firmware data there do not change
+    // SAFETY: the boot tables map the first 4 GiB; loader and firmware data there do not change
     // while core 0 is the only core.
     (end <= BOOT_MAP_BYTES).then(|| unsafe { core::slice::from_raw_parts(phys_to_virt(PhysAddr(address)), bytes) })
 }
@@ -223,7 +223,7 @@ fn list_memory(machine: &Machine) {
     }
 }
 
-/// Frames for shared tables: core 0's first range, as far as the boot tables show it.
+/// Frames for shared tables: core 0's first range, as far as the boot tables map it.
 fn table_frames() -> Frames {
     let range = machine().shares[0].ram[0];
     Frames(if range.end().0 <= BOOT_MAP_BYTES {
