@@ -5,7 +5,7 @@
 
 use crate::host::skip::Skip;
 use crate::test::scenario::{Bench, Scenario};
-use crate::test::scenarios::{keep_alive, open_connections, recovery, recovery_other};
+use crate::test::scenarios::{keep_alive, open_connections, recovery, recovery_beside_network};
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,8 +26,12 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn run(bench: &Bench, rounds: usize, is_meant: impl Fn(&str) -> bool) -> Result<()> {
-    let groups =
-        [open_connections::scenarios(), recovery::scenarios(), keep_alive::scenarios(), recovery_other::scenarios()];
+    let groups = [
+        open_connections::scenarios(),
+        recovery::scenarios(),
+        keep_alive::scenarios(),
+        recovery_beside_network::scenarios(),
+    ];
     let is_short = |scenario: &Scenario| !scenario.nightly || NIGHTLY.contains(&scenario.name.as_str());
     let chosen = groups.into_iter().flatten().filter(|scenario| is_short(scenario) && is_meant(&scenario.name));
     let chosen: Vec<Scenario> = chosen.collect();

@@ -2,7 +2,7 @@
 //! notices, servers live, and when it has ended or was killed amid its calls nothing of it is left.
 
 use super::checks;
-use super::groups::{Held, is_left, settled};
+use super::killed_processes::{Held, is_left, settled};
 use super::random::{seed_of_the_night, seed_wished};
 use super::web;
 use crate::host::port;

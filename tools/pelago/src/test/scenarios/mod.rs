@@ -1,18 +1,13 @@
 //! All scenarios, one file per tier.
 
-mod areas;
 mod audit;
 mod bad_executables;
-mod bad_input;
 mod bad_neighbours;
 mod bad_programs;
 mod bad_threads;
 mod bench;
 mod bochs;
-mod bombs;
 mod boot;
-mod breadth;
-mod broken;
 mod busy_host;
 mod checks;
 mod cli;
@@ -20,43 +15,48 @@ mod clock;
 mod common_memory;
 mod cores;
 mod coverage;
+mod damaged_frames;
 mod datagrams;
+mod double_faults;
+mod epoll;
+mod event_descriptors;
 mod files;
-mod frames;
+mod first_run;
+mod fork_bombs;
 mod fuzz;
-mod groups;
 mod host_files;
+mod host_stress;
 mod idle;
+mod instruction_counts;
 mod keep_alive;
-mod kinds;
+mod killed_processes;
 mod layouts;
-mod link;
 mod linux_fuzz;
 mod local_sockets;
 mod memory;
-mod mixed;
-mod model;
+mod mmap;
 mod multicore_program;
-mod newcomer;
+mod network_link;
 mod objects;
 mod open_connections;
-mod pairs;
 mod processes;
 mod programs;
+mod python_suite;
 mod random;
-mod readiness;
+mod rare_calls;
 mod recovery;
-mod recovery_other;
+mod recovery_beside_network;
 mod redis_suite;
+mod server_faults;
 mod servers;
 mod shared_files;
 mod shares;
 mod shell;
-mod streams;
-mod stress;
-mod suite;
+mod standard_streams;
 mod threads;
 mod tools;
+mod transfers_under_faults;
+mod usage_errors;
 mod web;
 
 use crate::test::scenario::Scenario;
@@ -69,11 +69,11 @@ pub fn all() -> Vec<Scenario> {
         cores::scenarios(),
         shares::scenarios(),
         layouts::scenarios(),
-        stress::scenarios(),
-        bad_input::scenarios(),
+        host_stress::scenarios(),
+        usage_errors::scenarios(),
         objects::scenarios(),
         fuzz::scenarios(),
-        model::scenarios(),
+        instruction_counts::scenarios(),
         multicore_program::scenarios(),
         programs::scenarios(),
         files::scenarios(),
@@ -82,11 +82,11 @@ pub fn all() -> Vec<Scenario> {
         servers::scenarios(),
         redis_suite::scenarios(),
         tools::scenarios(),
-        readiness::scenarios(),
-        kinds::scenarios(),
-        breadth::scenarios(),
+        epoll::scenarios(),
+        event_descriptors::scenarios(),
+        rare_calls::scenarios(),
         coverage::scenarios(),
-        areas::scenarios(),
+        mmap::scenarios(),
         common_memory::scenarios(),
         shared_files::scenarios(),
         datagrams::scenarios(),
@@ -94,29 +94,29 @@ pub fn all() -> Vec<Scenario> {
         shell::scenarios(),
         cli::scenarios(),
         host_files::scenarios(),
-        newcomer::scenarios(),
+        first_run::scenarios(),
         memory::scenarios(),
-        streams::scenarios(),
+        standard_streams::scenarios(),
         bad_executables::scenarios(),
         bad_neighbours::scenarios(),
         bad_programs::scenarios(),
-        bombs::scenarios(),
+        fork_bombs::scenarios(),
         bad_threads::scenarios(),
-        groups::scenarios(),
+        killed_processes::scenarios(),
         linux_fuzz::scenarios(),
-        suite::scenarios(),
+        python_suite::scenarios(),
         web::scenarios(),
-        link::scenarios(),
+        network_link::scenarios(),
         idle::scenarios(),
         audit::scenarios(),
-        frames::scenarios(),
+        damaged_frames::scenarios(),
         recovery::scenarios(),
         keep_alive::scenarios(),
-        recovery_other::scenarios(),
-        pairs::scenarios(),
+        recovery_beside_network::scenarios(),
+        double_faults::scenarios(),
         processes::scenarios(),
-        mixed::scenarios(),
-        broken::scenarios(),
+        transfers_under_faults::scenarios(),
+        server_faults::scenarios(),
         busy_host::scenarios(),
         open_connections::scenarios(),
         bench::scenarios(),

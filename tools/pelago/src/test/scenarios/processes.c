@@ -113,7 +113,7 @@ static void *counts(void *unused) {
 // Rounds in which a program's start closes a pipe.
 enum { CLOSES = 12 };
 
-static void lent(void) {
+static void vforked(void) {
     int ends[2];
     pipe(ends);
     // The parent goes on when the child's program runs: then the descriptor is closed on exec.
@@ -225,7 +225,7 @@ static void seen(void) {
         inner = WEXITSTATUS(status);
         _exit(error == 2 ? 4 : 5);
     }
-    check("a loan of a loan", WEXITSTATUS(status_of(child)) == 4 && error == 2 && inner == 3, error * 10 + inner);
+    check("a vfork in a vfork", WEXITSTATUS(status_of(child)) == 4 && error == 2 && inner == 3, error * 10 + inner);
 }
 
 static void beside_threads(void) {
@@ -484,7 +484,7 @@ int main(int count, char **arguments) {
     if (count == 2 && !strcmp(arguments[1], "secure")) return is_secure();
     mkdir("/tmp", 01777);
     spawned();
-    lent();
+    vforked();
     seen();
     beside_threads();
     cloned();

@@ -1,5 +1,5 @@
-//! Tier 3: what a parent sees of a child that has its memory on loan, and whose a process is: a
-//! program of checks (`processes.c`).
+//! Tier 3: what a parent sees of a child of vfork, and whose a process is: a program of checks
+//! (`processes.c`).
 
 use super::checks;
 use crate::test::scenario::Scenario;

@@ -461,8 +461,8 @@ fn frames(record: &Path, before_load: usize, faults: &[Fault], is_judged: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::scenarios::mixed::faults::Order;
-    use crate::test::scenarios::mixed::stalls::Stall;
+    use crate::test::scenarios::transfers_under_faults::faults::Order;
+    use crate::test::scenarios::transfers_under_faults::stalls::Stall;
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)

@@ -7,7 +7,7 @@
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario};
 use crate::test::scenarios::random::Random;
-use crate::test::scenarios::recovery_other::{CONTROL_LIMIT, serve_on};
+use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, serve_on};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

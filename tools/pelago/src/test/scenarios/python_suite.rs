@@ -1,6 +1,6 @@
 //! Nightly: test suites that others wrote for their own programs, run by those: CPython's, of
-//! Debian's package. `suite/python.txt` says which of its modules are run, and which tests of them
-//! do not pass here; that list is judged both ways (decision 83).
+//! Debian's package. `python_suite/python.txt` says which of its modules are run, and which tests
+//! of them do not pass here; that list is judged both ways (decision 83).
 
 use super::cli::Running;
 use crate::image::built::Origin;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-const LIST: &str = include_str!("suite/python.txt");
-const RUNNER: &str = include_str!("suite/run.py");
+const LIST: &str = include_str!("python_suite/python.txt");
+const RUNNER: &str = include_str!("python_suite/run.py");
 /// A boot with some of the modules takes so long at most.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 const LINE: &str = "suite ";

@@ -100,13 +100,13 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for cpus in [1, 2] {
         for (kind, line) in [("kill", "k"), ("forking", "f")] {
-            let name = format!("groups/{kind}/{cpus}");
+            let name = format!("killed-processes/{kind}/{cpus}");
             all.push(Scenario::shared(4, name, move |bench| groups(bench, cpus, line, ROUNDS, HEAPS_KIB_MAX)));
-            let name = format!("groups/{kind}/{cpus}/long");
+            let name = format!("killed-processes/{kind}/{cpus}/long");
             let long = move |bench: &Bench| groups(bench, cpus, line, NIGHTLY_ROUNDS, NIGHTLY_HEAPS_KIB_MAX);
             all.push(Scenario::shared(4, name, long).by_night(true));
         }
-        all.push(Scenario::shared(4, format!("groups/ports/{cpus}"), move |bench| ports(bench, cpus)));
+        all.push(Scenario::shared(4, format!("killed-processes/ports/{cpus}"), move |bench| ports(bench, cpus)));
     }
     all
 }

@@ -46,8 +46,8 @@ type Ask = fn(&mut BufReader<TcpStream>, usize, usize) -> Result<()>;
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for name in ["redis", "nginx"] {
-        all.push(Scenario::alone(4, format!("broken/{name}"), move |bench| run(bench, name, BRIEF)));
-        all.push(Scenario::nightly(4, format!("broken/{name}/minute"), move |bench| run(bench, name, LONG)));
+        all.push(Scenario::alone(4, format!("server-faults/{name}"), move |bench| run(bench, name, BRIEF)));
+        all.push(Scenario::nightly(4, format!("server-faults/{name}/minute"), move |bench| run(bench, name, LONG)));
     }
     all
 }
@@ -94,7 +94,7 @@ fn run(bench: &Bench, name: &'static str, faults: usize) -> Result<()> {
         at(500),
         at(999)
     );
-    bench.note("broken/waits", &waits);
+    bench.note("server-faults/waits", &waits);
     run.signal(nix::sys::signal::Signal::SIGTERM)?;
     run.finish().map(drop)
 }
