@@ -9,13 +9,13 @@ pub use crate::arch::context::set_current;
 pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, set_deadline};
 pub use crate::backtrace::print_user;
+pub use crate::core_commands::{
+    CoreCommand, State, Used, command as core_command, send as send_core_command, set_state as set_core_state,
+    set_used, start as start_core, state as core_state, used_ns,
+};
 pub use crate::devices::claims::{claim as claim_device, free as free_device};
 pub use crate::devices::set_bus_master;
 pub use crate::log::{write_line, write_user};
-pub use crate::orders::{
-    Order, State, Used, give as give_order, order as core_order, set_state as set_core_state, set_used,
-    start as start_core, state as core_state, used_ns,
-};
 pub use fpu::{open as open_vectors, restore as restore_vectors, save as save_vectors};
 
 /// Work of this step, in units of about ten instructions: tests count it.

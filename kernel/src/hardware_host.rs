@@ -18,7 +18,7 @@ std::thread_local! {
     static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
     static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
-    static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
+    static COMMANDS: Cell<[CoreCommand; CORES]> = const { Cell::new([CoreCommand::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
     static MASTERS: RefCell<Vec<(u32, bool)>> = const { RefCell::new(Vec::new()) };
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
@@ -31,7 +31,7 @@ std::thread_local! {
 const FLUSHES_MAX: usize = 4096;
 const LINES_MAX: usize = 8192;
 
-pub use crate::orders::{Order, State, Used};
+pub use crate::core_commands::{CoreCommand, State, Used};
 
 /// Cores whose words tests can set.
 pub const CORES: usize = 4;
@@ -188,20 +188,20 @@ pub fn set_used_of(core: usize, change: impl FnOnce(Used) -> Used) {
 }
 
 /// As in `hardware.rs`.
-pub fn core_order(core: usize) -> Order {
-    ORDERS.get()[core]
+pub fn core_command(core: usize) -> CoreCommand {
+    COMMANDS.get()[core]
 }
 
 /// As in `hardware.rs`: the other core does it at once, but its wake-up is the test's to play
 /// (`Kernel::cores_changed`).
-pub fn give_order(core: usize, order: Order) {
-    let mut orders = ORDERS.get();
-    assert!(orders[core].may_become(order), "an order does not follow from the one before");
-    orders[core] = order;
-    ORDERS.set(orders);
-    match order {
-        Order::Run(run, _) => set_state_of(core, State::Running(run)),
-        Order::Halt(run) => set_state_of(core, State::Halted(run)),
+pub fn send_core_command(core: usize, command: CoreCommand) {
+    let mut commands = COMMANDS.get();
+    assert!(commands[core].may_become(command), "a command does not follow from the one before");
+    commands[core] = command;
+    COMMANDS.set(commands);
+    match command {
+        CoreCommand::Run(run, _) => set_state_of(core, State::Running(run)),
+        CoreCommand::Halt(run) => set_state_of(core, State::Halted(run)),
     }
 }
 

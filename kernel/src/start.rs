@@ -1,11 +1,12 @@
 //! From a core that is ready to its first domain running, and back.
 //!
 //! Each core makes its root Ram from the memory boot gave it. What it runs then is told by core 0
-//! (`orders`): `sbin/monitor` from the boot archive, with the capabilities that `abi::Handle`
-//! names, a program that core 0 passed, or nothing but polling (`polling`). Nothing else is ever
-//! started by the kernel. When the first domain has ended, everything else of the core has: it says
-//! so and idles, its memory as at its start, until it is told to run again. A core tells core 0 how
-//! it stands by a word in its own memory and a wake bit; it writes no other core's memory.
+//! (`core_commands`): `sbin/monitor` from the boot archive, with the capabilities that
+//! `abi::Handle` names, a program that core 0 passed, or nothing but polling (`polling`). Nothing
+//! else is ever started by the kernel. When the first domain has ended, everything else of the core
+//! has: it says so and idles, its memory as at its start, until it is told to run again. A core
+//! tells core 0 how it stands by a word in its own memory and a wake bit; it writes no other core's
+//! memory.
 
 mod archive;
 mod monitor;
@@ -14,7 +15,7 @@ mod program;
 use crate::arch::{instance, power};
 use crate::boot::info::{CoreInfo, machine};
 use crate::core_local::CoreLocal;
-use crate::hardware::{self, Order, State, Used};
+use crate::hardware::{self, CoreCommand, State, Used};
 use crate::memory::{PAGE, PAGE_BYTES, PhysRange, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
@@ -130,8 +131,8 @@ impl Kernel {
         machine().shares[..info.cores.len()].iter().flat_map(|share| &share.ram).any(|whole| whole.covers(&range))
     }
 
-    /// The mailbox says that a core's state or order changed: on core 0 some other core's state,
-    /// elsewhere this core's order.
+    /// Handles the doorbell for changes of states and commands: on core 0 of some other core's
+    /// state, elsewhere of this core's command.
     pub fn on_core_slot(&mut self) {
         match self.info {
             Some(info) if info.core == 0 => {
@@ -145,13 +146,13 @@ impl Kernel {
     /// Does what core 0 wants, if this core does not do it already.
     fn follow_order(&mut self) {
         let state = hardware::core_state(self.core());
-        match (hardware::core_order(self.core()), self.first, self.info) {
-            (Order::Run(run, plan), None, Some(info)) if state != State::Halted(run) => {
+        match (hardware::core_command(self.core()), self.first, self.info) {
+            (CoreCommand::Run(run, plan), None, Some(info)) if state != State::Halted(run) => {
                 self.begin(info, &Plan::at(plan))
             }
-            (Order::Halt(run), Some(_), _) if run == self.run => self.end_first(),
+            (CoreCommand::Halt(run), Some(_), _) if run == self.run => self.end_first(),
             // Told to halt before it began.
-            (Order::Halt(run), None, _) if state != State::Halted(run) => {
+            (CoreCommand::Halt(run), None, _) if state != State::Halted(run) => {
                 self.run = run;
                 self.tell_state(State::Halted(run));
             }

@@ -6,7 +6,7 @@
 
 use crate::arch::{cores, instance};
 use crate::boot::info::machine;
-use crate::orders::{self, State};
+use crate::core_commands::{self, State};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Devices are numbered below this.
@@ -24,7 +24,7 @@ pub fn claim(index: usize) -> bool {
     let own = cores::this_core();
     let is_taken = (0..machine().cores().len()).filter(|core| *core != own).any(|core| {
         // Memory of a core that never ran holds anything.
-        let told = instance::remote(core, word).filter(|_| orders::state(core) != State::Never);
+        let told = instance::remote(core, word).filter(|_| core_commands::state(core) != State::Never);
         // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch
         // it.
         told.is_some_and(|word| unsafe { &*word }.load(Ordering::SeqCst) & bit != 0)

@@ -3,16 +3,16 @@
 //!
 //! Invariants: a core is claimed at most once; a claim holds itself from the order to run until the
 //! core says that it has halted, so its plan and the segments that the core uses stay that long,
-//! whatever becomes of its capabilities. When the last of those goes, the core is ordered to halt.
-//! The plan changes only while the core stands still. Core 0 writes nothing of another core, and
-//! the other way round: see `orders`.
+//! whatever becomes of its capabilities. When the last of those is dropped, core 0 commands it to
+//! halt. The plan changes only while the core stands still. Core 0 writes nothing of another core,
+//! and the other way round: see `core_commands`.
 
 use super::mapping::PageRun;
 use super::notification::Notification;
 use super::segment::Segment;
 use super::slot::{Capability, Source};
 use super::{Header, Link, Object, Ptr, Ram, Slot, linked};
-use crate::hardware::{self, Order, State};
+use crate::hardware::{self, CoreCommand, State};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::layout::WAKE_SLOTS;
@@ -21,8 +21,8 @@ use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// The slot by which core 0 is told that a core's state changed, and another core that its order
-/// did.
+/// The doorbell by which core 0 learns that a core's state changed, and another core that its
+/// command did.
 pub const CORE_SLOT: usize = WAKE_SLOTS as usize - 1;
 
 /// A core.
@@ -118,7 +118,7 @@ impl Plan {
         }
     }
 
-    /// The plan at an address that an order gave.
+    /// The plan at an address that a command gave.
     pub fn at(address: PhysAddr) -> Plan {
         // SAFETY: core 0 wrote a plan there before it gave the order, and leaves it alone until
         // this core has halted.
@@ -126,19 +126,19 @@ impl Plan {
     }
 }
 
-/// How far a claimed core is, as core 0 knows; the number is that of the run.
+/// The stage of a claimed core, as core 0 knows it; the number is that of the run.
 ///
 /// | from | by what | to |
 /// |---|---|---|
-/// | `Idle` | `run_core`: the order is given, the claim holds itself | `Ordered` |
-/// | `Ordered` | the core says that it runs | `Runs` |
-/// | `Ordered`, `Runs` | the core says that this run is over: the claim lets go of itself | `Idle` |
+/// | `Idle` | `run_core` sends the command; the claim holds itself | `Commanded` |
+/// | `Commanded` | the core says that it runs | `Runs` |
+/// | `Commanded`, `Runs` | the core says that the run is over; the claim is released | `Idle` |
 ///
 /// `set_stage` asserts that a change is one of these.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
-    Ordered(u32),
+    Commanded(u32),
     Runs(u32),
 }
 
@@ -160,8 +160,8 @@ impl Claim {
         use Stage::*;
         let before = self.stage.replace(stage);
         assert!(
-            matches!((before, stage), (Idle, Ordered(_)) | (Ordered(_) | Runs(_), Idle))
-                || matches!((before, stage), (Ordered(run), Runs(now)) if run == now),
+            matches!((before, stage), (Idle, Commanded(_)) | (Commanded(_) | Runs(_), Idle))
+                || matches!((before, stage), (Commanded(run), Runs(now)) if run == now),
             "a change of stage that no core makes"
         );
     }
@@ -269,10 +269,10 @@ impl Kernel {
         for (slot, source) in claim.parts.iter().zip(segments) {
             self.keep(slot, source.map(|(_, capability)| capability), source.map(|(from, _)| from));
         }
-        claim.set_stage(Stage::Ordered(run));
+        claim.set_stage(Stage::Commanded(run));
         claim.is_to_halt.set(false);
         self.retain(pcore);
-        hardware::give_order(pcore.core, Order::Run(run, claim.frame));
+        hardware::send_core_command(pcore.core, CoreCommand::Run(run, claim.frame));
         match state {
             State::Never => hardware::start_core(pcore.core),
             _ => hardware::post(pcore.core, CORE_SLOT),
@@ -283,10 +283,10 @@ impl Kernel {
     pub fn halt_core(&mut self, pcore: Ptr<Pcore>) -> Result<(), Error> {
         let claim = pcore.claim()?;
         let run = match claim.stage.get() {
-            Stage::Ordered(run) | Stage::Runs(run) if !claim.is_to_halt.replace(true) => run,
+            Stage::Commanded(run) | Stage::Runs(run) if !claim.is_to_halt.replace(true) => run,
             _ => return Ok(()),
         };
-        hardware::give_order(pcore.core, Order::Halt(run));
+        hardware::send_core_command(pcore.core, CoreCommand::Halt(run));
         // One that still starts does not hear it, but says when it runs: `cores_changed`.
         hardware::post(pcore.core, CORE_SLOT);
         Ok(())
@@ -324,14 +324,14 @@ impl Kernel {
 
     fn look_at(&mut self, pcore: Ptr<Pcore>, claim: Ptr<Claim>) {
         match (claim.stage.get(), hardware::core_state(pcore.core)) {
-            (Stage::Ordered(run), State::Running(now)) if run == now => {
+            (Stage::Commanded(run), State::Running(now)) if run == now => {
                 claim.set_stage(Stage::Runs(run));
                 if claim.is_to_halt.get() {
                     hardware::post(pcore.core, CORE_SLOT);
                 }
                 self.tell_watcher(claim);
             }
-            (Stage::Ordered(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
+            (Stage::Commanded(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
                 claim.set_stage(Stage::Idle);
                 claim.plan.set(Plan::NONE);
                 for slot in claim.slots() {

@@ -69,7 +69,7 @@ fn pieces(
 /// Fills `into` from user memory. On failure part of it may be filled.
 pub fn read(kernel: &mut Kernel, range: Ptr<Range>, address: u64, into: &mut [u8]) -> Result<(), Error> {
     pieces(kernel, range, address, into.len(), Access::Read, |from, position, length| {
-        // SAFETY: `from` maps `length` bytes of RAM within one page; `into` is the kernel's own.
+        // SAFETY: `from` covers `length` bytes of RAM within one page; `into` is the kernel's own.
         unsafe { core::ptr::copy_nonoverlapping(from, into[position..position + length].as_mut_ptr(), length) }
     })
 }
@@ -77,7 +77,7 @@ pub fn read(kernel: &mut Kernel, range: Ptr<Range>, address: u64, into: &mut [u8
 /// Copies `from` to user memory. On failure part of it may be written.
 pub fn write(kernel: &mut Kernel, range: Ptr<Range>, address: u64, from: &[u8]) -> Result<(), Error> {
     pieces(kernel, range, address, from.len(), Access::Write, |to, position, length| {
-        // SAFETY: `to` maps `length` bytes of RAM within one page that the user may write.
+        // SAFETY: `to` covers `length` bytes of RAM within one page that the user may write.
         unsafe { core::ptr::copy_nonoverlapping(from[position..position + length].as_ptr(), to, length) }
     })
 }

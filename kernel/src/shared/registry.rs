@@ -5,8 +5,8 @@ use super::POOLS_MAX;
 use crate::arch::{cores, instance};
 use crate::boot::command_line;
 use crate::boot::info::machine;
+use crate::core_commands::{self, State};
 use crate::memory::{PAGE_BYTES, PhysAddr};
-use crate::orders::{self, State};
 use lock::{AtomicU64, Reader};
 
 static POOLS: [AtomicU64; POOLS_MAX] = [const { AtomicU64::new(0) }; POOLS_MAX];
@@ -19,7 +19,7 @@ fn of_core<T: Sync>(core: usize, local: &'static T) -> Option<&'static T> {
     if core == cores::this_core() {
         return Some(local);
     }
-    let remote = (orders::state(core) != State::Never).then(|| instance::remote(core, local))??;
+    let remote = (core_commands::state(core) != State::Never).then(|| instance::remote(core, local))??;
     // SAFETY: that core's copy, initialised before it was marked as running; it holds atomics only
     // and stays in place.
     Some(unsafe { &*remote })

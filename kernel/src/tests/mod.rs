@@ -115,7 +115,7 @@ impl World {
     /// Everything that was made is gone again.
     fn assert_empty(&mut self) {
         self.kernel.drain_all();
-        // Cores whose claim went were ordered to halt, and did.
+        // Cores whose claim was dropped were commanded to halt, and did.
         self.kernel.cores_changed();
         self.kernel.drain_all();
         // Pages carved for other cores are in neither number.

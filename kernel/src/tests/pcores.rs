@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::arch::context::Event;
-use crate::hardware::{self, Order, State, Used};
+use crate::hardware::{self, CoreCommand, State, Used};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::objects::pcore::{Plan, Polled};
 use crate::objects::{Context, Ptr, Segment};
@@ -120,7 +120,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     caller.launch(pcore, &launch).unwrap();
     assert!(running());
     assert_eq!(caller.launch(pcore, &launch), Err(Error::Busy));
-    let Order::Run(run, plan) = hardware::core_order(CORE as usize) else { panic!("not ordered to run") };
+    let CoreCommand::Run(run, plan) = hardware::core_command(CORE as usize) else { panic!("not commanded to run") };
     let plan = Plan::at(plan);
     assert_eq!((plan.run, plan.entry, plan.stack, plan.rights), (run, 0x1000, 0x2000, Rights(0)));
     let parts: Vec<_> = plan.parts.iter().flatten().collect();
@@ -137,7 +137,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     assert_eq!(caller.free(), free);
     let pcore = caller.claim().unwrap();
     caller.launch(pcore, &launch_without_segments()).unwrap();
-    assert!(matches!(hardware::core_order(CORE as usize), Order::Run(next, _) if next == run + 1));
+    assert!(matches!(hardware::core_command(CORE as usize), CoreCommand::Run(next, _) if next == run + 1));
 }
 
 fn launch_without_segments() -> Launch {

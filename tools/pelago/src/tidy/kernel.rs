@@ -23,7 +23,7 @@ const ROOMS: [(&str, &str); 25] = [
     ("shared/", "communication"),
     ("trap.rs", "communication"),
     ("devices/", "resources"),
-    ("orders.rs", "resources"),
+    ("core_commands.rs", "resources"),
     ("state.rs", "resources"),
     ("backtrace.rs", "diagnosis"),
     ("counters.rs", "diagnosis"),

@@ -57,7 +57,7 @@ const SHARED_ROOMS: [&str; 5] = [
     "kernel/src/shared/",
     // Words of one writer each: what core 0 wants of others and how they stand, and which devices a
     // core has.
-    "kernel/src/orders.rs",
+    "kernel/src/core_commands.rs",
     "kernel/src/devices/claims.rs",
     // Rings in memory of the programs that ask a kernel core.
     "kernel/src/polling.rs",

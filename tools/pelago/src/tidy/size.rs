@@ -35,7 +35,7 @@ const LINES_MAX: usize = {
     let shared = 1_390;
     // `lib/lock`: locks of four kinds, read sections, shootdown.
     let locks = 400;
-    // `mailbox`, `orders`: the only words that cores write for each other besides.
+    // `mailbox`, `core_commands`: the only words that cores write for each other besides.
     let other_cores = 220;
     // `devices`: PCI and MMIO devices found, claimed, and kept from memory.
     let devices = 400;

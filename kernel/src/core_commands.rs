@@ -1,66 +1,65 @@
-//! What core 0 wants of the other cores, and how they stand.
+//! Commands of core 0 to the other cores, and the states of these.
 //!
-//! Each core has an order, in core 0's memory, and a state, in its own. Each is written by its
+//! Each core has a command, in core 0's memory, and a state, in its own. Each is written by its
 //! owner alone and read by the other; a wake bit (`pcore::CORE_SLOT`) says that it changed, and
-//! both sides look at what is said, not at how often the bit came.
+//! both sides read the word itself, however often the bit came.
 //!
 //!   core 0                           another core
-//!   write plan, order = Run(run)
-//!   wake, or start it ------------>  read order, copy the plan
+//!   write plan, command = Run(run)
+//!   wake, or start it ------------>  read command, copy the plan
 //!   see Running(run)    <----------  state = Running(run), wake
-//!   order = Halt(run), wake ------>  take all apart
+//!   command = Halt(run), wake ---->  destroy all of the run
 //!   see Halted(run)     <----------  state = Halted(run), wake
-//! A core that halts by itself does the last step unasked. The number of the run tells a halt that
-//! core 0 waits for from an older one.
-//!
+//! A core that halts by itself does the last step without a command. The number of the run tells a
+//! halt that core 0 waits for from an older one.
 //!
 //! | a core's state | by what | next |
 //! |---|---|---|
-//! | `Never`, `Halted` | it begins what it was ordered | `Running` of the new run |
-//! | `Never`, `Halted` | it was told to halt before it began | `Halted` of the new run |
-//! | `Running` | all of that run is taken apart | `Halted` of that run |
+//! | `Never`, `Halted` | it begins the run of its command | `Running` of the new run |
+//! | `Never`, `Halted` | it got a halt before it began | `Halted` of the new run |
+//! | `Running` | all of that run is destroyed | `Halted` of that run |
 //!
-//! | core 0's order | by what | next |
+//! | core 0's command | by what | next |
 //! |---|---|---|
 //! | `Halt`, or `Run` of one that halted by itself | `PcoreRun` | `Run` of the next run |
-//! | `Run` | `PcoreHalt`, or the last name goes | `Halt` of that run |
+//! | `Run` | `PcoreHalt`, or the last name is dropped | `Halt` of that run |
 //!
-//! Who writes a state or an order asserts that it follows from what it wrote itself before. The
-//! numbers of new runs come from other cores' memory: nothing is asserted of them.
+//! The writer of a state or a command asserts that it follows from the one that it wrote before.
+//! The numbers of new runs come from other cores' memory: nothing is asserted of them.
 
 use crate::arch::{cores, instance};
 use crate::boot::info::CORES_MAX;
 use crate::memory::PhysAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How a core stands.
+/// The state of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Its kernel never ran.
     Never,
-    /// It runs what it was told as its run of this number.
+    /// It runs the run of this number.
     Running(u32),
     /// That run is over.
     Halted(u32),
 }
 
-/// What a core is to do.
+/// A command to a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
-    /// Be done with the run of this number.
+pub enum CoreCommand {
+    /// End the run of this number.
     Halt(u32),
     /// Run the plan (`pcore::Plan`) at this address, which stays as it is until the core has
     /// halted.
     Run(u32, PhysAddr),
 }
 
-impl Order {
-    /// Whether core 0, whose order this was, may give that one next.
-    pub(crate) fn may_become(self, next: Order) -> bool {
+impl CoreCommand {
+    /// Whether core 0, which sent this one, may send `next`.
+    pub(crate) fn may_become(self, next: CoreCommand) -> bool {
         match (self, next) {
-            (_, Order::Run(..)) => true,
-            (Order::Run(before, _), Order::Halt(run)) => before == run,
-            (Order::Halt(_), Order::Halt(_)) => false,
+            (_, CoreCommand::Run(..)) => true,
+            (CoreCommand::Run(before, _), CoreCommand::Halt(run)) => before == run,
+            (CoreCommand::Halt(_), CoreCommand::Halt(_)) => false,
         }
     }
 }
@@ -141,8 +140,8 @@ impl Used {
     }
 }
 
-/// What other cores look at often, on a line of its own: its neighbours would be written at each
-/// call.
+/// A word that other cores read often, on a cache line of its own: its neighbours would be written
+/// at each call.
 #[repr(align(64))]
 struct Alone(AtomicU64);
 
@@ -150,9 +149,9 @@ static STATE: Alone = Alone(AtomicU64::new(0));
 /// Of the current run.
 static USED: AtomicU64 = AtomicU64::new(0);
 /// Run and whether it is to run, as in a state; address of the plan. Core 0's copy counts.
-static ORDERS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0) }; 2] }; CORES_MAX];
+static COMMANDS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0) }; 2] }; CORES_MAX];
 
-/// How a core stands; `Never` for one the machine does not have.
+/// The state of a core; `Never` for one that the machine does not have.
 pub fn state(core: usize) -> State {
     if core == cores::this_core() {
         return State::decode(STATE.0.load(Ordering::Relaxed));
@@ -162,7 +161,7 @@ pub fn state(core: usize) -> State {
         .map_or(State::Never, |word| State::decode(unsafe { &*word }.load(Ordering::Acquire)))
 }
 
-/// This core stands so from now on; whatever it did before is done.
+/// Sets this core's state; all that it did before is done.
 pub fn set_state(next: State) {
     assert!(state(cores::this_core()).may_become(next), "a core's state does not follow from its last");
     STATE.0.store(next.encode(), Ordering::Release);
@@ -183,41 +182,41 @@ pub fn used_ns(core: usize, now_ns: u64) -> u64 {
     Used(word).total_ns(now_ns)
 }
 
-/// Changes what is said of this core.
+/// Changes the account of how long programs used this core.
 #[inline]
 pub fn set_used(change: impl FnOnce(Used) -> Used) {
     let Used(word) = change(Used(USED.load(Ordering::Relaxed)));
     USED.store(word, Ordering::Release);
 }
 
-/// What core 0 wants of `core`.
-pub fn order(core: usize) -> Order {
+/// Core 0's command to `core`.
+pub fn command(core: usize) -> CoreCommand {
     // SAFETY: the address of core 0's copy, which lives as long as the machine; only atomics touch
     // it.
-    let orders = instance::remote(0, &ORDERS).map(|orders| unsafe { &*orders });
-    let Some([run, plan]) = orders.and_then(|orders| orders.get(core)) else { return Order::Halt(0) };
+    let commands = instance::remote(0, &COMMANDS).map(|commands| unsafe { &*commands });
+    let Some([run, plan]) = commands.and_then(|commands| commands.get(core)) else { return CoreCommand::Halt(0) };
     match State::decode(run.load(Ordering::Acquire)) {
         // Published by the run; not changed while it lasts.
-        State::Running(run) => Order::Run(run, PhysAddr(plan.load(Ordering::Relaxed))),
-        State::Halted(run) => Order::Halt(run),
-        State::Never => Order::Halt(0),
+        State::Running(run) => CoreCommand::Run(run, PhysAddr(plan.load(Ordering::Relaxed))),
+        State::Halted(run) => CoreCommand::Halt(run),
+        State::Never => CoreCommand::Halt(0),
     }
 }
 
-/// Core 0: what it wants of `core`, which it wakes or starts next.
-pub fn give(core: usize, next: Order) {
-    let Some([run, plan]) = ORDERS.get(core) else { return };
-    assert!(order(core).may_become(next), "an order does not follow from the one before");
+/// Core 0: writes the command to `core`, which it wakes or starts next.
+pub fn send(core: usize, next: CoreCommand) {
+    let Some([run, plan]) = COMMANDS.get(core) else { return };
+    assert!(command(core).may_become(next), "a command does not follow from the one before");
     match next {
-        Order::Run(number, address) => {
+        CoreCommand::Run(number, address) => {
             plan.store(address.0, Ordering::Relaxed);
             run.store(word(number, true), Ordering::Release);
         }
-        Order::Halt(number) => run.store(word(number, false), Ordering::Release),
+        CoreCommand::Halt(number) => run.store(word(number, false), Ordering::Release),
     }
 }
 
-/// Core 0: makes a core whose kernel never ran start.
+/// Core 0: starts a core whose kernel never ran.
 pub fn start(core: usize) {
     // `PcoreAlloc` checked that it is another core of this machine.
     let _ = cores::start_core(core);
@@ -256,8 +255,8 @@ mod tests {
 
     #[test]
     fn an_order_follows_from_the_one_before() {
-        let run = |run| Order::Run(run, PhysAddr(0x1000));
-        let all = [Order::Halt(1), run(1), Order::Halt(2), run(2)];
+        let run = |run| CoreCommand::Run(run, PhysAddr(0x1000));
+        let all = [CoreCommand::Halt(1), run(1), CoreCommand::Halt(2), run(2)];
         let follows = all.map(|from| all.map(|to| from.may_become(to)));
         assert_eq!(
             follows,
