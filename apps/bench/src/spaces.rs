@@ -26,7 +26,7 @@ const PAGES: u64 = 256;
 /// Where they are in a domain; those of the next one follow a slot later.
 const BUFFER: u64 = 0x6000_0000;
 
-/// Where memory is shown.
+/// Where memory is mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Single,
@@ -100,7 +100,7 @@ async fn nestings() -> Result<(), Error> {
     sys::cap_drop(inner)
 }
 
-/// First touch of memory that large pages show.
+/// First touch of memory that large pages map.
 async fn large() -> Result<(), Error> {
     const NAME: &str = "large-page";
     let pages = LARGE_PAGES * SLOT_BYTES / PAGE_BYTES;
@@ -160,7 +160,7 @@ impl Players {
     }
 
     /// Shows a segment to core `number`; gives the range in between, if there is one.
-    fn show(&self, number: usize, address: u64, memory: Handle) -> Result<Option<Handle>, Error> {
+    fn map(&self, number: usize, address: u64, memory: Handle) -> Result<Option<Handle>, Error> {
         let range = self.ranges[self.space(number)];
         if self.layout != Layout::Ranges {
             sys::range_map(range, address, memory, 0, PAGES, READ_WRITE)?;
@@ -176,7 +176,7 @@ impl Players {
     fn clone_once(&self, name: &str) -> Result<Stretch, Error> {
         let address = |number: usize| BUFFER + number as u64 * SLOT_BYTES;
         let memory = each(|number| sys::segment_alloc(self.workers[number].ram, PAGES, 0))?;
-        let inner = each(|number| self.show(number, address(number), memory[number].0))?;
+        let inner = each(|number| self.map(number, address(number), memory[number].0))?;
         let watch = Stopwatch::start(name, PAGES * DOMAINS as u64);
         (0..DOMAINS).try_for_each(|number| self.touch(number, address(number)))?;
         let stretch = watch.stop();
@@ -191,7 +191,7 @@ impl Players {
     /// All touch the same fresh pages in turn.
     fn pass_once(&self, name: &str) -> Result<Stretch, Error> {
         let (memory, _) = sys::segment_alloc(Handle::SELF_RAM, PAGES, 0)?;
-        let inner = self.show(0, BUFFER, memory)?;
+        let inner = self.map(0, BUFFER, memory)?;
         for number in 1..DOMAINS {
             match (self.layout, inner) {
                 (Layout::Single, _) => (),

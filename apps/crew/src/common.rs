@@ -1,4 +1,4 @@
-//! The memory that all dispatchers show at one address: a counter, the head of a list, and a node
+//! The memory that all dispatchers map at one address: a counter, the head of a list, and a node
 //! of each.
 
 use abi::layout::{lock, protection};
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
 
-/// Where all show it: in the room of regions, past what the monitor maps there.
+/// Where all map it: in the room of regions, past what the monitor maps there.
 const PLACE: u64 = abi::layout::REGIONS + (3 << 38);
 const RANGE_PAGES: u64 = 512;
 /// A page for the words, and a line for each of 256 dispatchers.
@@ -20,7 +20,7 @@ const READ_WRITE: u64 = protection::READ | protection::WRITE;
 /// Of the region in which the first dispatcher keeps the range's id for its successors.
 const STATE: &str = "crew-state";
 
-/// The memory, shown.
+/// The memory, mapped.
 pub(crate) struct Common {
     /// The range's id in the pool.
     pub(crate) id: u64,
@@ -47,7 +47,7 @@ impl Common {
         let mut id = [0; 8];
         state.read(0, &mut id).map_err(|_| Error::BadArgument)?;
         let id = u64::from_le_bytes(id);
-        let common = if id == 0 { Common::make(pool)? } else { Common::shown(pool, id)? };
+        let common = if id == 0 { Common::make(pool)? } else { Common::mapped(pool, id)? };
         state.write(0, &common.id.to_le_bytes()).map_err(|_| Error::BadArgument)?;
         word(USES).fetch_add(1, Ordering::AcqRel);
         word(HEAD).store(0, Ordering::Release);
@@ -63,7 +63,7 @@ impl Common {
     }
 
     /// Shows the range of that id.
-    pub(crate) fn shown(pool: Handle, id: u64) -> Result<Common, Error> {
+    pub(crate) fn mapped(pool: Handle, id: u64) -> Result<Common, Error> {
         nest(Handle::in_share(pool, id).ok_or(Error::NotFound)?)?;
         Ok(Common { id })
     }

@@ -70,7 +70,7 @@ impl CrewServer for Member {
             return Ok(0);
         }
         let core = self.start.core();
-        let common = Common::shown(self.pool, range).map_err(|error| JoinError::Refused(core, error.name().into()))?;
+        let common = Common::mapped(self.pool, range).map_err(|error| JoinError::Refused(core, error.name().into()))?;
         look_up(&self.start).await?;
         common.join(self.program.number, core, self.start.generation());
         self.joined.set(true);

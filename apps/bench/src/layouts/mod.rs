@@ -1,7 +1,7 @@
 //! Corey's memclone and mempass (section 8.2) over cores, in the three layouts of its figure 4:
 //! what they are made of.
 //!
-//! `single`: all memory is in one range that all cores show; `separate`: each core maps for itself;
+//! `single`: all memory is in one range that all cores map; `separate`: each core maps for itself;
 //! `mixed`: what is shared is in the range of all, what is a core's own in a range of its own.
 //! `program` measures them as the paper does, with 100 MiB for each core; `load` has a few pages of
 //! them, for the coherence model.
@@ -20,13 +20,13 @@ pub use program::run;
 pub const NAME: &str = "layouts";
 /// Pages of the common range: of the middle size.
 pub(crate) const RANGE_PAGES: u64 = 512 * 512;
-/// Where the common range is shown, and a core's own memory: in the room of regions, past what the
+/// Where the common range is mapped, and a core's own memory: in the room of regions, past what the
 /// other rows map there.
 pub(crate) const COMMON: u64 = abi::layout::REGIONS + (3 << 38) + (2 << 30);
 pub(crate) const OWN: u64 = COMMON + (1 << 30);
 pub(crate) const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
-/// Where memory is shown.
+/// Where memory is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
     /// One range of all.
@@ -58,14 +58,14 @@ impl Common {
     }
 
     /// Shows it.
-    pub(crate) fn show(pool: Handle, id: u64) -> Result<Common, Error> {
+    pub(crate) fn map(pool: Handle, id: u64) -> Result<Common, Error> {
         let range = sys::share_add(Handle::NONE, Handle::in_share(pool, id).ok_or(Error::NotFound)?, Rights::ALL)?;
         sys::range_nest(Handle::SELF_RANGE, COMMON, range, READ_WRITE)?;
         Ok(Common { pool, range })
     }
 
     /// Shows it no more.
-    pub(crate) fn hide(self) -> Result<(), Error> {
+    pub(crate) fn unmap(self) -> Result<(), Error> {
         unmap(Handle::SELF_RANGE, COMMON, RANGE_PAGES)?;
         sys::cap_drop(self.range)
     }

@@ -37,7 +37,7 @@ struct Own {
     /// Its id in the pool, if it is of the pool.
     id: Option<u64>,
     /// The range that shows it, where, and how many pages are to be unmapped.
-    shown: (Handle, u64, u64),
+    mapped: (Handle, u64, u64),
     /// A range of its own around it.
     nested: Option<Handle>,
     /// Where the core sees it.
@@ -175,7 +175,7 @@ impl Member {
         for _ in 0..=SAMPLES {
             let made = sys::share_segment(pool, self.pages, [0; 2], 0);
             let (_, segment) = made.map_err(|error| self.refuse(error))?;
-            self.all(Work::Show { layout, segment }).await?;
+            self.all(Work::Map { layout, segment }).await?;
             waits = self.waits()?;
             let mut sum = Outcome::default();
             for turn in 0..self.workers {
@@ -184,7 +184,7 @@ impl Member {
             }
             samples.push(sum);
             waits = self.waits()? - waits;
-            self.all(Work::Hide(layout)).await?;
+            self.all(Work::Unmap(layout)).await?;
             sys::share_remove(pool, segment).map_err(|error| self.refuse(error))?;
         }
         self.tell(name, &samples[1..], waits);
@@ -212,14 +212,14 @@ impl Member {
                 let address = self.own.borrow().as_ref().ok_or(Error::NotFound)?.address;
                 return self.touch(LAYOUTS[layout as usize].1, address, layout).await;
             }
-            Work::Show { layout, segment } => self.show(layout, segment)?,
+            Work::Map { layout, segment } => self.map_layout(layout, segment)?,
             Work::Pass { layout, turn } if turn == self.turn => {
                 if !self.told.replace(true) {
                     runtime::log!("turn {turn}: core {} of node {}", self.start.core(), self.node);
                 }
                 return self.touch(LAYOUTS[layout as usize].2, shared_at(layout), layout).await;
             }
-            Work::Hide(layout) => self.hide(layout)?,
+            Work::Unmap(layout) => self.unmap_layout(layout)?,
             _ => (),
         }
         Ok(Outcome::default())
@@ -232,14 +232,14 @@ impl Member {
     fn join(&self, pool: u64, range: u64) -> Result<(), Error> {
         let pcore = self.start.capability("cores").ok_or(Error::NoRights)?;
         let pool = sys::share_import(pcore, Handle::SELF_RAM, pool)?;
-        self.common.set(Some(Common::show(pool, range)?));
+        self.common.set(Some(Common::map(pool, range)?));
         Ok(())
     }
 
     fn leave(&self) -> Result<(), Error> {
         self.let_go()?;
         let Some(common) = self.common.take() else { return Ok(()) };
-        common.hide()?;
+        common.unmap()?;
         sys::cap_drop(common.pool)
     }
 
@@ -262,32 +262,32 @@ impl Member {
             let (segment, id) = sys::share_segment(common.pool, self.pages, [0; 2], 0)?;
             let place = self.turn * self.stride() * PAGE_BYTES;
             sys::range_map(common.range, place, segment, 0, self.pages, READ_WRITE)?;
-            let shown = (common.range, place, self.pages);
-            return Ok(Own { segment, id: Some(id), shown, nested: None, address: COMMON + place });
+            let mapped = (common.range, place, self.pages);
+            return Ok(Own { segment, id: Some(id), mapped, nested: None, address: COMMON + place });
         }
         let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, self.pages, 0)?;
-        let (mut shown, mut nested) = ((Handle::SELF_RANGE, OWN, self.pages), None);
+        let (mut mapped, mut nested) = ((Handle::SELF_RANGE, OWN, self.pages), None);
         if layout == Layout::Mixed {
             let (range, pages) = sys::range_alloc(Handle::SELF_RAM, self.pages, 0)?;
             sys::range_map(range, 0, segment, 0, self.pages, READ_WRITE)?;
             sys::range_nest(Handle::SELF_RANGE, OWN, range, READ_WRITE)?;
-            (shown.2, nested) = (pages, Some(range));
+            (mapped.2, nested) = (pages, Some(range));
         } else {
             sys::range_map(Handle::SELF_RANGE, OWN, segment, 0, self.pages, READ_WRITE)?;
         }
-        Ok(Own { segment, id: None, shown, nested, address: OWN })
+        Ok(Own { segment, id: None, mapped, nested, address: OWN })
     }
 
     fn let_go(&self) -> Result<(), Error> {
         let Some(own) = self.own.take() else { return Ok(()) };
-        let (range, address, pages) = own.shown;
+        let (range, address, pages) = own.mapped;
         unmap(range, address, pages)?;
         own.nested.map_or(Ok(()), sys::cap_drop)?;
         own.id.map_or_else(|| sys::cap_drop(own.segment), |id| sys::share_remove(self.common()?.pool, id))
     }
 
     /// The first dispatcher maps for all where one range serves all.
-    fn show(&self, layout: Layout, segment: u64) -> Result<(), Error> {
+    fn map_layout(&self, layout: Layout, segment: u64) -> Result<(), Error> {
         let common = self.common()?;
         let segment = Handle::in_share(common.pool, segment).ok_or(Error::NotFound)?;
         match (layout, self.program.number) {
@@ -297,7 +297,7 @@ impl Member {
         }
     }
 
-    fn hide(&self, layout: Layout) -> Result<(), Error> {
+    fn unmap_layout(&self, layout: Layout) -> Result<(), Error> {
         match (layout, self.program.number) {
             (Layout::Separate, _) => unmap(Handle::SELF_RANGE, OWN, self.pages),
             (_, 0) => unmap(self.common()?.range, 0, self.pages),

@@ -30,12 +30,12 @@ pub enum Work {
     Make(Layout),
     /// All touch theirs at once.
     Touch(Layout),
-    /// All show the segment of that id in the pool.
-    Show { layout: Layout, segment: u64 },
+    /// All map the segment of that id in the pool.
+    Map { layout: Layout, segment: u64 },
     /// The core at that turn touches it.
     Pass { layout: Layout, turn: u64 },
     /// Nobody shows it any more.
-    Hide(Layout),
+    Unmap(Layout),
 }
 
 /// A message round the dispatchers.

@@ -132,14 +132,14 @@ impl Room {
         }
         self.meet();
         let id = self.line(RANGE).load(Ordering::Acquire);
-        let common = Common::show(pool, id)?;
+        let common = Common::map(pool, id)?;
         runtime::log!("memclone and mempass: core {} is at turn {}", self.core, self.place_in_turn()?);
         for (layout, clone, pass) in LAYOUTS {
             self.clone_memory(&common, layout, clone)?;
             self.pass_memory(&common, layout, pass)?;
         }
         self.meet();
-        common.hide()?;
+        common.unmap()?;
         if self.core == 0 {
             sys::share_remove(pool, id)?;
         }

@@ -1,4 +1,4 @@
-//! Nested ranges: one fault for all who show a page, rights of the way in, and spaces that their
+//! Nested ranges: one fault for all that map a page, rights of the way in, and spaces that their
 //! owner builds; copies by reference and large pages.
 
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ fn faults() -> Result<u64, Error> {
 }
 
 /// A nested range that shows a segment at its start.
-fn shown(fixture: &Fixture) -> Result<(Handle, Handle), Error> {
+fn mapped(fixture: &Fixture) -> Result<(Handle, Handle), Error> {
     let (range, _) = sys::range_alloc(fixture.ram(), PAGES, 0)?;
     let (memory, _) = sys::segment_alloc(fixture.ram(), PAGES, 0)?;
     sys::range_map(range, 0, memory, 0, PAGES, READ_WRITE)?;
@@ -73,7 +73,7 @@ fn one_fault_serves_both_domains(fixture: &Fixture) -> Outcome {
 }
 
 fn what_is_shown_read_only_cannot_be_written(fixture: &Fixture) -> Outcome {
-    let (range, memory) = shown(fixture)?;
+    let (range, memory) = mapped(fixture)?;
     let readable = sys::cap_copy(range, Rights::READ)?;
     let scripted = fixture.scripted(0)?;
     let space = scripted.worker.range()?;
@@ -90,7 +90,7 @@ fn what_is_shown_read_only_cannot_be_written(fixture: &Fixture) -> Outcome {
 }
 
 fn what_is_unmapped_is_gone_for_all(fixture: &Fixture) -> Outcome {
-    let (range, memory) = shown(fixture)?;
+    let (range, memory) = mapped(fixture)?;
     let scripted = fixture.scripted(0)?;
     let space = scripted.worker.range()?;
     sys::range_nest(space, THERE, range, READ_WRITE)?;
@@ -130,7 +130,7 @@ fn entries(range: Handle) -> Result<Vec<RangeEntry>, Error> {
 }
 
 fn an_identical_range_is_made_from_what_is_told(fixture: &Fixture) -> Outcome {
-    let (inner, memory) = shown(fixture)?;
+    let (inner, memory) = mapped(fixture)?;
     let (range, pages) = sys::range_alloc(fixture.ram(), MIDDLE_PAGES, 0)?;
     require!(pages == MIDDLE_PAGES, "{pages} pages");
     sys::range_map(range, PAGE_BYTES, memory, 3, 5, protection::READ)?;
@@ -195,11 +195,11 @@ fn a_space_is_built_by_its_owner(fixture: &Fixture) -> Outcome {
     sys::range_nest(middle, 5 * SLOT_BYTES, small, READ_WRITE)?;
     let place = fixture.place(0);
     sys::range_nest(Handle::SELF_RANGE, place, middle, READ_WRITE)?;
-    require!(sys::range_fill(small, 7 * PAGE_BYTES, 1)? == 1, "not one page was shown");
+    require!(sys::range_fill(small, 7 * PAGE_BYTES, 1)? == 1, "not one page was mapped");
     let before = faults()?;
     fixture.store(place + 5 * SLOT_BYTES + 7 * PAGE_BYTES, 1);
     let taken = faults()? - before;
-    require!(taken == 0, "{taken} faults for a page that was shown");
+    require!(taken == 0, "{taken} faults for a page that was mapped");
     // A page that is seen, or has two names, becomes no table.
     refused(sys::range_retype(memory, SLOT_PAGES, 0), Error::Busy)?;
     fixture.unmap(0, MIDDLE_PAGES)?;

@@ -1,4 +1,4 @@
-//! AddressRange in a pool: what several cores show by the same tables.
+//! AddressRange in a pool: what several cores map by the same tables.
 
 use alloc::rc::Rc;
 
@@ -14,7 +14,7 @@ suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_t
     a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
     paired: one_fault_serves_all, the_first_who_touches_makes_the_page, a_copy_parts_page_by_page_on_both_cores, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
     a_core_that_shows_it_no_more_is_not_asked, what_two_cores_know_becomes_no_table;
-    far: show, read, store, fault, hide, retype);
+    far: map_common, read, store, fault, unmap_common, retype);
 
 const PAGE: u64 = abi::PAGE_BYTES;
 const READ: u64 = protection::READ;
@@ -24,11 +24,11 @@ const ALL: Rights = Rights::ALL;
 const SMALL: u64 = 512;
 /// Pages of a test's own pool.
 const POOL: u64 = 64;
-/// Pages that are shown; several faults' worth.
+/// Pages that are mapped; several faults' worth.
 const PAGES: u64 = 32;
 /// Of those, pages that a copy has too: the pool is not larger.
 const COPIED: u64 = 8;
-/// The place where it is shown, here and on the next core.
+/// The place where it is mapped, here and on the next core.
 const NEAR: u64 = 4;
 const FAR: u64 = 5;
 
@@ -96,7 +96,7 @@ fn sizes_and_kinds_are_checked(fixture: &Fixture) -> Outcome {
     refused(map(large, 3 * PAGE, segment, 0, 1), Error::Busy)?;
     let entry = sys::range_get(large, 0)?;
     require!((entry.pages, entry.object) == (4, segment_id), "it tells {entry:?}");
-    // Without a name of one's own it can be shown, and goes when it is shown no more.
+    // Without a name of one's own it can be mapped, and goes when it is mapped no more.
     sys::range_nest(Handle::SELF_RANGE, fixture.place(0), handle, READ)?;
     [large, small].into_iter().try_for_each(sys::cap_drop)?;
     sys::share_remove(share, id)?;
@@ -161,31 +161,31 @@ fn a_full_pool_ends_who_touches(fixture: &Fixture) -> Outcome {
     sys::range_map(range, 0, segment, 0, 2 * POOL, READ_WRITE)?;
     sys::range_nest(Handle::SELF_RANGE, fixture.place(0), range, READ_WRITE)?;
     require!(sys::segment_stat(segment)?.1 == 0, "{} pages before the first touch", sys::segment_stat(segment)?.1);
-    let mut shown = 0;
-    while sys::range_fill(range, shown * PAGE, 1).is_ok() {
-        fixture.store(fixture.place(0) + shown * PAGE, shown);
-        shown += 1;
-        require!(shown < POOL, "more pages than the pool has");
+    let mut mapped = 0;
+    while sys::range_fill(range, mapped * PAGE, 1).is_ok() {
+        fixture.store(fixture.place(0) + mapped * PAGE, mapped);
+        mapped += 1;
+        require!(mapped < POOL, "more pages than the pool has");
     }
-    refused(sys::range_fill(range, shown * PAGE, 1).map(drop), Error::NoMemory)?;
-    require!(sys::segment_stat(segment)?.1 == shown, "{:?} after {shown} touches", sys::segment_stat(segment)?);
+    refused(sys::range_fill(range, mapped * PAGE, 1).map(drop), Error::NoMemory)?;
+    require!(sys::segment_stat(segment)?.1 == mapped, "{:?} after {mapped} touches", sys::segment_stat(segment)?);
     let (scripted, space) = scripted_with(fixture, 0, range, READ_WRITE)?;
     require!(
         scripted.load(fixture.place(0) + PAGE, fixture.deadline_ns())? == 1,
         "another program sees something else"
     );
-    refused(scripted.store(fixture.place(0) + shown * PAGE, 1, fixture.deadline_ns()), Error::PeerDead)?;
+    refused(scripted.store(fixture.place(0) + mapped * PAGE, 1, fixture.deadline_ns()), Error::PeerDead)?;
     let cause = DeathCause::decode(sys::domain_state(scripted.worker.domain)?.cause);
     require!(cause == Some(DeathCause::NoMemory), "it ended of {cause:?}");
-    require!((0..shown).all(|page| fixture.load(fixture.place(0) + page * PAGE) == page), "what was written is lost");
+    require!((0..mapped).all(|page| fixture.load(fixture.place(0) + page * PAGE) == page), "what was written is lost");
     unmap(Handle::SELF_RANGE, fixture.place(0), SMALL)?;
     [space, range].into_iter().try_for_each(sys::cap_drop)?;
     [id, segment_id].into_iter().try_for_each(|id| sys::share_remove(share, id))?;
     // All of it is back, and comes without what was in it.
-    let (whole, _) = sys::share_segment(share, shown, [0; 2], CONTIGUOUS)?;
-    let address = fixture.map(0, whole, shown)?;
-    require!((0..shown).all(|page| fixture.load(address + page * PAGE) == 0), "a new segment is not empty");
-    fixture.unmap(0, shown)?;
+    let (whole, _) = sys::share_segment(share, mapped, [0; 2], CONTIGUOUS)?;
+    let address = fixture.map(0, whole, mapped)?;
+    require!((0..mapped).all(|page| fixture.load(address + page * PAGE) == 0), "a new segment is not empty");
+    fixture.unmap(0, mapped)?;
     drop_all(&[share])
 }
 
@@ -206,7 +206,7 @@ fn a_dead_pool_takes_it_away(fixture: &Fixture) -> Outcome {
     drop_all(&[space, account])
 }
 
-/// A range that we and the next core show, and what is mapped at its beginning.
+/// A range that we and the next core map, and what is mapped at its beginning.
 struct Common {
     pool: Handle,
     range: Handle,
@@ -224,7 +224,7 @@ impl Common {
         let (segment, segment_id) = sys::share_segment(pool, PAGES, [0; 2], 0)?;
         sys::range_map(range, 0, segment, 0, PAGES, READ_WRITE)?;
         sys::range_nest(Handle::SELF_RANGE, fixture.place(NEAR), range, READ_WRITE)?;
-        let [far, ..] = partner.act("shared_range/show", [id, 0, 0, 0]).await?;
+        let [far, ..] = partner.act("shared_range/map_common", [id, 0, 0, 0]).await?;
         Ok(Common { pool, range, id, far, segment, segment_id })
     }
 
@@ -233,8 +233,8 @@ impl Common {
         sys::range_stat(self.range, range_stat::FAULTS)
     }
 
-    async fn hide(&self, partner: &Partner) -> Result<(), Failure> {
-        partner.act("shared_range/hide", [self.far, 0, 0, 0]).await.map(drop)
+    async fn unmap(&self, partner: &Partner) -> Result<(), Failure> {
+        partner.act("shared_range/unmap_common", [self.far, 0, 0, 0]).await.map(drop)
     }
 
     fn end(self, fixture: &Fixture) -> Outcome {
@@ -247,7 +247,7 @@ impl Common {
 }
 
 /// Shows the range of that id; gives the name made for it.
-fn show(fixture: &Fixture, [id, ..]: Words) -> Result<Words, Failure> {
+fn map_common(fixture: &Fixture, [id, ..]: Words) -> Result<Words, Failure> {
     let handle = Handle::in_share(fixture.pool()?, id).ok_or(Error::NotFound)?;
     let name = sys::share_add(Handle::NONE, handle, ALL)?;
     sys::range_nest(Handle::SELF_RANGE, fixture.place(FAR), name, READ_WRITE)?;
@@ -278,7 +278,7 @@ fn fault(fixture: &Fixture, [name, page, ..]: Words) -> Result<Words, Failure> {
 }
 
 /// Shows it no more.
-fn hide(fixture: &Fixture, [name, ..]: Words) -> Result<Words, Failure> {
+fn unmap_common(fixture: &Fixture, [name, ..]: Words) -> Result<Words, Failure> {
     unmap(Handle::SELF_RANGE, fixture.place(FAR), SMALL)?;
     sys::cap_drop(Handle(name))?;
     Ok([0; 4])
@@ -317,7 +317,7 @@ async fn what_two_cores_know_becomes_no_table(fixture: Rc<Fixture>, partner: Rc<
     // A page of a region of all cores, on its own core and on others: those who share it are not
     // given the right to make it something else.
     refused(sys::range_retype(fixture.region_page()?, SMALL, 0), Error::NoRights)?;
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     common.end(&fixture)
 }
 
@@ -337,8 +337,8 @@ async fn one_fault_serves_all(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Out
     require!(fixture.load(fixture.place(NEAR)) == 99, "the next core's write is not seen");
     require!(fixture.load(fixture.place(NEAR) + PAGES * PAGE) == 99, "nor where it was written");
     require!(common.faults()? == faults, "its fault did not serve us");
-    common.hide(&partner).await?;
-    require!(common.faults()?[2] == 1, "{} cores show it", common.faults()?[2]);
+    common.unmap(&partner).await?;
+    require!(common.faults()?[2] == 1, "{} cores map it", common.faults()?[2]);
     common.end(&fixture)
 }
 
@@ -360,7 +360,7 @@ async fn the_first_who_touches_makes_the_page(fixture: Rc<Fixture>, partner: Rc<
         let faults = common.faults()?[0] - before[0];
         require!(faults == 1, "{faults} faults at page {page}");
     }
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     common.end(&fixture)
 }
 
@@ -404,7 +404,7 @@ async fn a_copy_parts_page_by_page_on_both_cores(fixture: Rc<Fixture>, partner: 
         require!(fixture.load(source) != 0, "the source went with its copy");
         sys::share_remove(common.pool, id)?;
     }
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     common.end(&fixture)
 }
 
@@ -432,7 +432,7 @@ async fn an_unmapped_page_is_gone_on_the_next_core_too(fixture: Rc<Fixture>, par
     require!(faults == 0, "its neighbour is gone too");
     let [_, _, invalidations] = sys::range_stat(common.range, range_stat::LOCK)?;
     require!(invalidations >= 39, "the next core was asked {invalidations} times");
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     common.end(&fixture)
 }
 
@@ -460,13 +460,13 @@ async fn who_works_alone_waits_for_nobody(fixture: Rc<Fixture>, partner: Rc<Part
     let [acquires, waits, _] = sys::range_stat(common.range, range_stat::LOCK)?;
     require!(acquires >= 2 * ROUNDS, "its lock was taken {acquires} times");
     require!(waits == 0, "one core waited {waits} times for a lock that it alone takes");
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     common.end(&fixture)
 }
 
 async fn a_core_that_shows_it_no_more_is_not_asked(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     let common = Common::new(&fixture, &partner).await?;
-    common.hide(&partner).await?;
+    common.unmap(&partner).await?;
     let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)?;
     churn(&fixture, &common, 10)?;
     // Nor is anybody for a range of our own.
