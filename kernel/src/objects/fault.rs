@@ -23,13 +23,14 @@ use abi::layout::protection;
 /// Set in entries whose bytes the kernel must not touch: registers of devices.
 pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
 
-/// Neighbours mapped with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
+/// Fault-around: the pages around a fault that are mapped with it, 16 as on Linux, in one table of
+/// leaves.
 pub(super) const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
 /// Pages of one `RangeFill`: each may have to be cleared.
 const FILL_PAGES: u64 = (UNITS / PAGE_UNITS) as u64;
 
-/// What was tried.
+/// The kind of access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// A load.
@@ -62,19 +63,19 @@ impl Access {
     }
 }
 
-/// Why an access cannot succeed.
+/// The cause why an access cannot succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// Nothing is mapped there, or not with this right.
     NotAllowed,
     /// It would be allowed, but there is no page for it.
     NoMemory,
-    /// Another core that has to let go of something first is stuck: to be tried again later.
+    /// Another core that holds a lock is stuck: try again later.
     Later,
 }
 
 impl Ptr<Range> {
-    /// As `try_resolve`, however long it takes.
+    /// As `try_resolve`, but waits however long it takes.
     pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
         loop {
             let resolved = self.try_resolve(kernel, address, access);
@@ -112,14 +113,14 @@ impl Ptr<Range> {
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
         if mapping.range().own(kernel).map_entry(mapping, local, entry).map_err(|_| Refused::NoMemory)? {
-            // It allowed less of the same frame: elsewhere that costs another fault.
+            // The old entry allowed less of the same frame: other processors fault once more.
             hardware::flush_page(address);
         }
         Ok(frame)
     }
 
-    /// Maps pages before they are touched, at most [`FILL_PAGES`]; tells how many: 0 if another
-    /// core is stuck with what that takes.
+    /// Maps pages before they are touched, at most [`FILL_PAGES`]; gives how many: 0 if another
+    /// core is stuck with a lock that this needs.
     pub fn fill(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
         let mut done = 0;
         while done < place.pages.min(FILL_PAGES) {
@@ -135,7 +136,7 @@ impl Ptr<Range> {
     }
 }
 
-/// The entry for a page that is there already, in a core's own range.
+/// The entry for a page that is present, in a core's own range.
 #[inline(always)]
 pub(super) fn fault_around(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
     let segment = mapping.segment()?;
@@ -145,9 +146,9 @@ pub(super) fn fault_around(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64
     is_mapped.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
 
-/// Where the large page begins that can map `address`: its place in the mapping, in memory and in
-/// the tables is right for one. `run` is where the segment's pages lie, and how many, if they lie
-/// side by side.
+/// The start of the large page that can map `address`, if its place in the mapping, in memory and
+/// in the tables is aligned for one. `run`: base and number of the segment's pages, if they are
+/// contiguous.
 pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAddr, u64)>, address: u64) -> Option<u64> {
     let (base, pages) = run?;
     let start = address & !(LEAVES_BYTES - 1);
@@ -175,7 +176,7 @@ fn map_large(
     Ok(first + (address & (LEAVES_BYTES - 1) & !(PAGE - 1)))
 }
 
-/// The frame to map and whether it may be written right away.
+/// The frame to map, and whether it may be mapped writable.
 fn frame_for(
     kernel: &mut Kernel,
     segment: Ptr<Segment>,

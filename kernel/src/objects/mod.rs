@@ -1,12 +1,12 @@
 //! The closed list of kernel objects, one file each, and what they have in common.
 //!
 //! Invariants: every object starts with a [`Header`]; it is paid for by the Ram named there and
-//! lives until its last reference goes. Object ids are the home core in bits 63..48 and a sequence
-//! number, never used again. Every object is on a list of its Ram, and its capabilities are on a
-//! list of the object, so that revocation finds both without a search. An object whose last
-//! reference went is moved to a list; `Kernel::destroy_queued` takes objects apart one after
-//! another, so that a chain of objects made by a user never becomes recursion on the kernel's
-//! stack. It does so a bounded part at a time: nothing refers to an object in that list.
+//! lives until its last reference is dropped. Object ids are the home core in bits 63..48 and a
+//! sequence number, never used again. Every object is on a list of its Ram, and its capabilities
+//! are on a list of the object, so that revocation finds both without a search. An object whose
+//! last reference was dropped is moved to a queue; `Kernel::destroy_queued` destroys objects one
+//! after another, so that a chain of objects made by a user never becomes recursion on the kernel's
+//! stack. It does so a bounded part at a time: nothing refers to an object in that queue.
 
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -70,9 +70,9 @@ pub struct Header {
     ram: Cell<Option<Ptr<Ram>>>,
     references: Cell<u32>,
     object_type: ObjectType,
-    /// On which of its Ram's lists it is.
+    /// The list of its Ram on which it is.
     is_actor: Cell<bool>,
-    /// On a list of its Ram, or of objects to take apart.
+    /// On a list of its Ram, or in the queue of objects to destroy.
     place: Link<Header>,
     /// The slots that name it, in order of derivation.
     pub(crate) capabilities: List<Slot>,
@@ -110,7 +110,7 @@ impl Header {
 /// # Safety
 /// The type is `repr(C)` with a [`Header`] as its first field, and `TYPE` is used by no other type.
 pub unsafe trait Object: Sized {
-    /// How the ABI calls it.
+    /// Its type in the ABI.
     const TYPE: ObjectType;
 }
 
@@ -206,8 +206,8 @@ impl Kernel {
         if count == 1 {
             let ram = object.ram.get().expect("the root Ram is never released");
             ram.delist(object);
-            // A device must not write to memory that is free: it goes before the segments that went
-            // with it.
+            // A device must not write to memory that is free: it is destroyed before the segments
+            // that were dropped with it.
             match object.object_type {
                 ObjectType::Segment => self.destroy_queue.push_back(object),
                 _ => self.destroy_queue.push_front(object),
@@ -215,7 +215,8 @@ impl Kernel {
         }
     }
 
-    /// Takes apart objects whose last reference went; tells whether the budget sufficed for all.
+    /// Destroys objects whose last reference was dropped; tells whether the budget sufficed for
+    /// all.
     pub fn destroy_queued(&mut self, budget: &mut Budget) -> bool {
         while let Some(object) = self.destroy_queue.first() {
             if !budget.spend(1) || !self.drain(object, budget) {
@@ -227,7 +228,7 @@ impl Kernel {
         true
     }
 
-    /// Makes an object that nothing refers to small; tells whether the budget sufficed.
+    /// Drains an object that nothing refers to; tells whether the budget sufficed.
     fn drain(&mut self, object: AnyObject, budget: &mut Budget) -> bool {
         match object.object_type {
             ObjectType::Segment => typed::<Segment>(object).drain(self, budget),
@@ -279,7 +280,7 @@ impl Kernel {
     }
 }
 
-/// An object whose type was looked at.
+/// Casts an object whose type was checked.
 fn typed<T: Object>(object: AnyObject) -> Ptr<T> {
     let Ok(typed) = object.cast() else { unreachable!("type was matched") };
     typed

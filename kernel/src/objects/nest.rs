@@ -2,10 +2,10 @@
 //!
 //! A range that can be nested is one table of its level: its size is what such a table covers, and
 //! in a parent it takes the place of one entry. So every parent leads to the same table pages, and
-//! a fault filled through one of them serves all. Invariants: the level of a nested range is below
-//! its parent's, so there are no cycles and a tree is at most four high; the entry in the parent is
-//! there as long as the mapping, and bounds what can be done through it; a range that is mapped
-//! somewhere is alive.
+//! a fault served through one of them serves all. Invariants: the level of a nested range is below
+//! its parent's, so there are no cycles and a tree is at most four high; the entry in the parent
+//! exists as long as the mapping, and bounds the protection of all accesses through it; a range
+//! that is mapped somewhere is alive.
 
 use super::mapping::{Mapped, Mapping, PAGE, VaRange};
 use super::shared_objects::SharedObject;
@@ -17,25 +17,25 @@ use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::Error;
 
-/// What is behind an address.
+/// The target of an address.
 pub enum Backing {
     /// A mapping of a core's own range, and its segment.
     Own(Ptr<Mapping>, Ptr<Segment>),
-    /// Whatever a range that a pool keeps has there.
+    /// A place in a range of a pool, whatever is mapped there.
     Shared(SharedObject),
 }
 
-/// What maps an address.
+/// The mapping of an address, through all nested ranges.
 pub struct Found {
-    /// Mapping, or shared range.
+    /// The mapping, or the shared range.
     pub backing: Backing,
     /// The address in the range it is in.
     pub local: u64,
-    /// What all on the way allow; `layout::protection` bits.
+    /// The protection that all ranges on the way allow; `layout::protection` bits.
     pub allowed: u64,
 }
 
-/// Work of taking a range out of a parent, as frees of single pages.
+/// Work of unmapping a range in a parent, as frees of single pages.
 const LEAVE_UNITS: u32 = 2;
 
 /// The lowest level whose tables cover so many pages; `None` for none or too many.
@@ -45,8 +45,8 @@ pub fn level_for(pages: u64) -> Option<u32> {
 }
 
 impl Ptr<Range> {
-    /// An empty range of its own, of [`level_for`] that many pages; its table page is charged to
-    /// `ram`.
+    /// Makes an empty range of a core, of [`level_for`] that many pages; its table page is charged
+    /// to `ram`.
     pub fn create_nested(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -106,7 +106,7 @@ impl Ptr<Range> {
         Ok(())
     }
 
-    /// Takes it out of all its parents; tells whether the budget sufficed.
+    /// Unmaps it in all its parents; tells whether the budget sufficed.
     pub(crate) fn leave_parents(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(mapping) = self.parents.first() {
             if !budget.spend(LEAVE_UNITS) {
@@ -123,7 +123,7 @@ impl Ptr<Range> {
         self.leave_parents(kernel, &mut Budget::all())
     }
 
-    /// What maps `address`, through whatever ranges.
+    /// Finds the mapping of `address`, through all nested ranges.
     pub fn find(self, address: u64) -> Option<Found> {
         let (mut range, mut local, mut allowed) = (self, address, u64::MAX);
         // Each turn goes down a level.
@@ -146,7 +146,7 @@ impl Ptr<Range> {
     }
 }
 
-/// A range over a page that is charged to `ram`.
+/// Makes a range over a page that is charged to `ram`.
 fn create_over(
     kernel: &mut Kernel,
     ram: Ptr<Ram>,

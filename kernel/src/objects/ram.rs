@@ -4,7 +4,7 @@
 //! its children's included; it never exceeds `limit` in any account up the chain. A page shared
 //! copy-on-write is charged to each segment that maps it, so an account may say more than there
 //! is; the root account has no limit but the pages themselves. What was charged is uncharged
-//! exactly once, when it goes; an account lives as long as anything it paid for. Small objects
+//! exactly once, when it is freed; an account lives as long as anything it paid for. Small objects
 //! share pages of equal places, the first place for the page's own bookkeeping.
 
 use super::frames;
@@ -33,7 +33,7 @@ const fn class_of(bytes: usize) -> usize {
 const fn all_free(class: usize) -> u32 {
     ((1u64 << (PAGE_BYTES / CLASS_BYTES[class])) - 2) as u32
 }
-/// Most objects that act of an account that may change its turns: bounds that step.
+/// Most acting objects of an account that may change its turns: bounds that step.
 const MOVED_MAX: usize = 64;
 /// Most accounts from the root down: bounds the cost of a charge.
 const DEPTH_MAX: u8 = 8;
@@ -48,14 +48,13 @@ pub struct Ram {
     parent: Option<Ptr<Ram>>,
     depth: u8,
     limit: u64,
-    /// What its contexts share turns with, and the account that leads it, if that is another.
+    /// The group whose turns its contexts share, and the account that owns that, if it is another.
     group: Cell<Ptr<Group>>,
     leader: Cell<Option<Ptr<Ram>>>,
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
-    /// What it pays for that does something by itself: domains that live, contexts, their time,
-    /// devices, cores.
+    /// The acting objects that it pays for: living domains, contexts, their time, devices, cores.
     pub(crate) actors: List<Header>,
     /// All else it pays for, accounts first.
     pub(crate) objects: List<Header>,
@@ -107,7 +106,7 @@ impl Ram {
         self.parent.is_none()
     }
 
-    /// Where time that it pays for waits, of that priority.
+    /// The band in which time of that priority waits that it pays for.
     pub(super) fn band(&self, priority: usize) -> Ptr<Band> {
         self.group.get().band(priority)
     }
@@ -124,7 +123,7 @@ impl Ram {
 }
 
 impl Ptr<Ram> {
-    /// A child account, whose contexts share those turns.
+    /// Makes a child account, whose contexts share those turns.
     pub fn split(self, kernel: &mut Kernel, limit: u64, turns: Turns) -> Result<Ptr<Ram>, Error> {
         if self.depth >= DEPTH_MAX {
             return Err(Error::BadArgument);
@@ -135,7 +134,7 @@ impl Ptr<Ram> {
         let (group, leader) = match turns {
             Turns::Parents => (self.group.get(), Some(leader_of(self))),
             Turns::Own => (Group::create(kernel, Some(self))?, None),
-            // Who revokes the leader's payer revokes all that it outlives.
+            // A revocation of the leader's payer revokes all that the leader outlives.
             Turns::Of(ram) if leader_of(ram).parent.is_some_and(|payer| !payer.covers(self)) => {
                 return Err(Error::BadArgument);
             }
@@ -203,14 +202,14 @@ impl Ptr<Ram> {
         }
     }
 
-    /// Takes an object off its list.
+    /// Removes an object from its list.
     pub(super) fn delist(self, object: AnyObject) {
         assert!(object.payer() == Some(self), "an object is on the lists of who pays for it");
         let list = if object.is_actor.get() { &self.actors } else { &self.objects };
         list.remove(object);
     }
 
-    /// Puts an object at the end of the list of what does nothing by itself.
+    /// Moves an object to the end of the list of those that do not act.
     pub(super) fn put_last(self, object: AnyObject) {
         self.delist(object);
         object.is_actor.set(false);
@@ -239,7 +238,7 @@ impl Ptr<Ram> {
 }
 
 impl Kernel {
-    /// One page charged to `ram`; contents undefined.
+    /// Allocates a page charged to `ram`; contents undefined.
     pub fn allocate_page(&mut self, ram: Ptr<Ram>) -> Result<PhysAddr, Error> {
         ram.charge(1)?;
         let frame = self.frames.allocate();
@@ -249,14 +248,14 @@ impl Kernel {
         frame.ok_or(Error::NoMemory)
     }
 
-    /// One zeroed page charged to `ram`.
+    /// Allocates a zeroed page charged to `ram`.
     pub fn allocate_clear_page(&mut self, ram: Ptr<Ram>) -> Result<PhysAddr, Error> {
         let frame = self.allocate_page(ram)?;
         frames::clear(frame);
         Ok(frame)
     }
 
-    /// Gives back one reference to a page that `ram` was charged for.
+    /// Drops one reference to a page that `ram` was charged for.
     pub fn free_page(&mut self, ram: Ptr<Ram>, frame: PhysAddr) {
         self.frames.release(frame);
         ram.uncharge(1);
@@ -269,7 +268,7 @@ fn small_page(frame: PhysAddr) -> Ptr<SmallPage> {
     unsafe { Ptr::new(place) }
 }
 
-/// A place in a shared page, aligned to 128.
+/// Allocates a place in a shared page, aligned to 128.
 pub(crate) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -> Result<NonNull<u8>, Error> {
     let class = class_of(bytes);
     let pages = &ram.small[class];
@@ -295,7 +294,7 @@ pub(crate) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -
     Ok(unsafe { page.address().cast::<u8>().add(index * CLASS_BYTES[class]) })
 }
 
-/// Gives a place back, and its page when that was the last.
+/// Frees a place, and its page when that was the last.
 pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>, bytes: usize) {
     let class = class_of(bytes);
     let pages = &ram.small[class];

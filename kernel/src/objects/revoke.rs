@@ -1,13 +1,13 @@
-//! Revocation: taking back all memory that an account pays for, a bounded part at a time.
+//! Revocation: destroying all objects that an account pays for, a bounded part at a time.
 //!
-//! An account knows its objects and an object its capabilities, so nothing is searched. The order
-//! is: capabilities for the account; what acts (`Ram::actors`), so that nothing runs on what goes;
-//! the accounts below, in the same way; then memory and the rest. Invariants: between two parts
-//! every object is whole and nothing is remembered but what the caller's context holds
+//! An account lists its objects and an object its capabilities, so nothing is searched. The order
+//! is: capabilities for the account; objects that act (`Ram::actors`), so that nothing runs on what
+//! is destroyed; the accounts below, in the same way; then memory and the rest. Invariants: between
+//! two parts every object is valid and there is no state but what the caller's context holds
 //! (`Context::revoked`), so a revocation that is given up, or two of the same account, do no harm;
-//! no frame is free before its translations are gone; an object goes when it is empty, so that its
-//! end takes bounded time. This file does not know how the memory came to be shared with other
-//! cores.
+//! no frame is free before its translations are invalidated; an object is destroyed when it is
+//! empty, so that its end takes bounded time. This file does not know how the memory came to be
+//! shared with other cores.
 
 use super::context::State;
 use super::domain::Death;
@@ -20,14 +20,14 @@ use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::{DeathCause, ObjectType, Rights};
 
-/// Whether `caller` stands on memory of `ram`: its domain, itself or its time.
+/// Whether `ram` pays for `caller`, its domain or its time.
 pub fn stands_on(caller: Ptr<Context>, ram: Ptr<Ram>) -> bool {
     let time = caller.schedule.get().map(|schedule| schedule.ram());
     [Some(caller.domain().ram()), Some(caller.ram()), time].into_iter().flatten().any(|payer| ram.covers(payer))
 }
 
 impl Kernel {
-    /// Takes away what was derived from a capability; tells whether the budget sufficed.
+    /// Revokes all capabilities that were derived from one; tells whether the budget sufficed.
     pub fn revoke_derived(&mut self, slot: Ptr<Slot>, budget: &mut Budget) -> bool {
         while let Some(derived) = slot.first_derived() {
             if !budget.spend(1) {
@@ -38,8 +38,8 @@ impl Kernel {
         true
     }
 
-    /// Takes back what `ram`, named by `slot`, pays for; tells whether the budget sufficed. The
-    /// caller does not stand on it, but may end by this: then it did not suffice.
+    /// Destroys what `ram`, named by `slot`, pays for; tells whether the budget sufficed. `ram`
+    /// does not pay for the caller, but the caller may end by this: then it did not suffice.
     pub fn revoke_ram(&mut self, caller: Ptr<Context>, slot: Ptr<Slot>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
         self.retain(caller);
         self.retain(ram);
@@ -60,9 +60,9 @@ impl Kernel {
         ram.actors.is_empty() && ram.objects.is_empty() && self.drain_ending(budget)
     }
 
-    /// What goes next: what acts, from the top down; then the rest, from the bottom up. The
-    /// accounts on the way lose their names, so that nobody makes anything more of them. `None`:
-    /// nothing is left, or the budget did not suffice.
+    /// The object to destroy next: those that act, from the top down; then the rest, from the
+    /// bottom up. The accounts on the way lose their names, so that nobody makes anything more from
+    /// them. `None`: nothing is left, or the budget did not suffice.
     fn next_to_destroy(&mut self, ram: Ptr<Ram>, budget: &mut Budget) -> Option<AnyObject> {
         let mut at = ram;
         loop {
@@ -74,8 +74,8 @@ impl Kernel {
             if !self.take_capabilities(first, None, budget) {
                 return None;
             }
-            // Without objects of its own it went with its name, unless others share its turns: they
-            // lie below the same account, and go first.
+            // Without objects of its own it was destroyed with its name, unless others share its
+            // turns: they lie below the same account, and are destroyed first.
             let is_left = first.references() > 0;
             if is_left && (!below.actors.is_empty() || !below.objects.is_empty()) {
                 at = below;
@@ -88,7 +88,7 @@ impl Kernel {
         }
     }
 
-    /// Takes one object as far apart as the budget allows; tells whether that was all.
+    /// Drains one object as far as the budget allows; tells whether that was all.
     fn drain_object(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, object: AnyObject, budget: &mut Budget) -> bool {
         self.retain_any(object);
         let is_done = self.empty_object(&caller.revoked, ram, object, budget);
@@ -96,7 +96,7 @@ impl Kernel {
             self.keep(&caller.revoked, None, None);
         }
         self.release_any(object);
-        // A domain that ended is emptied later, a range goes with its domain.
+        // A domain that ended is drained later, a range with its domain.
         if is_done && object.references() > 0 {
             object.payer().inspect(|payer| payer.put_last(object));
         }
@@ -130,14 +130,14 @@ impl Kernel {
             ObjectType::Segment => {
                 let segment = typed::<Segment>(object);
                 self.hold(anchor, object);
-                // Names first: then nobody maps it anew.
+                // Capabilities first: then nobody maps it anew.
                 return self.take_capabilities(object, Some(anchor), budget)
                     && segment.unmap_everywhere(self, budget)
                     && segment.free_pages(self, budget);
             }
             ObjectType::Portal => typed::<Portal>(object).set_callee(None),
             ObjectType::Semaphore => {
-                // Names first: then nobody waits anew.
+                // Capabilities first: then nobody waits anew.
                 return self.take_capabilities(object, Some(anchor), budget)
                     && typed::<Semaphore>(object).fail_waiting(self, budget);
             }
@@ -151,7 +151,7 @@ impl Kernel {
                     && range.clear(self, budget);
             }
             ObjectType::Pcore => {
-                // Its last name going makes its core halt; it is whole until that has.
+                // Dropping its last name halts its core; it stays valid until that has halted.
                 return self.take_capabilities(object, None, budget) && self.is_frozen(typed(object));
             }
             ObjectType::RemoteContext => (),
@@ -162,7 +162,7 @@ impl Kernel {
         self.take_capabilities(object, Some(anchor), budget)
     }
 
-    /// Ends the domain of a context whose object or time goes.
+    /// Ends the domain of a context whose object or time is destroyed.
     fn end_domain_of(&mut self, context: Ptr<Context>, ram: Ptr<Ram>) {
         if context.state() == State::Dead {
             return;
@@ -175,8 +175,8 @@ impl Kernel {
         }
     }
 
-    /// Keeps an object that is being taken apart. Whoever else takes it apart takes this name of it
-    /// too.
+    /// Holds an object that is being drained. Another revocation that drains it drops this
+    /// reference, too.
     fn hold(&mut self, anchor: &Slot, object: AnyObject) {
         if anchor.get().is_none_or(|held| held.object != object) {
             self.keep(anchor, Some(Capability { object, badge: 0, rights: Rights(0) }), None);

@@ -1,16 +1,15 @@
 //! Segment: a physical memory object.
 //!
-//! Anonymous segments have an entry per page: 0 = absent (zeroes, made at first touch), else the
-//! frame. A frame may stand in entries of several segments (copy-on-write, copy-on-reference); its
-//! reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1
-//! may be mapped writable. Contiguous segments own one run of frames; imported ones own nothing and
-//! map memory of a device or of another core. Invariants: each entry present is charged to the
-//! segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry
-//! can downgrade the hardware tables too. Entries of small segments are in the object, of larger
-//! ones in a table page, or in table pages under an index page; those are made at first use.
-//! Segments that have pages in *common* are written through all of them: all their pages were made
-//! at once, a fork gives the child one more of them, each of its own Ram, and a page goes with the
-//! last.
+//! Anonymous segments have an entry per page: 0 = absent (demand-zero), else the frame. A frame may
+//! be in entries of several segments (copy-on-write, copy-on-reference); its reference count in
+//! [`super::frames`] tells of how many, and only an entry whose frame has count 1 may be mapped
+//! writable. Contiguous segments own one run of frames; imported ones own nothing and cover memory
+//! of a device or of another core. Invariants: each present entry is charged to the segment's Ram;
+//! every mapping of the segment is on its list, so that a change of an entry can downgrade the
+//! hardware tables, too. Entries of small segments are in the object, those of larger ones in a
+//! table page, or in table pages under an index page; these are made at first use. Segments with
+//! pages in *common* are all written to the same pages: these were made at once, a fork gives the
+//! child one more such segment, charged to its own Ram, and a page is freed with the last.
 //!
 //! ```text
 //!   an entry:             first touch          share_until_written (count 2 and more)
@@ -18,7 +17,7 @@
 //!                                           ▲    a write, by a copy in a frame of its own │
 //!                                           ├─────────────────────────────────────────────┤
 //!                                           └─────────────────────────────────────────────┘
-//!                                                a write after all others let go: as it is
+//!                                            a write after all others dropped it: as it is
 //! ```
 
 use super::mapping::Mapping;
@@ -34,32 +33,32 @@ use core::cell::Cell;
 const INLINE: usize = 16;
 const ENTRIES: usize = PAGE_BYTES / 8;
 const _: () = assert!(SEGMENT_PAGES_MAX as usize <= ENTRIES * ENTRIES);
-/// What is unmapped at once when the segment is revoked: a table of leaves, and what that costs as
-/// frees of single pages.
+/// Pages that a step unmaps when the segment is revoked: a table of leaves; and its cost as frees
+/// of single pages.
 const PIECE_PAGES: u64 = ENTRIES as u64;
 const PIECE_UNITS: u32 = 16;
-/// What is freed at once of a segment that nothing refers to.
+/// Pages that a step frees of a segment that nothing refers to.
 const DRAIN_PAGES: u64 = 16;
-/// What is shared at once when it is copied in steps, and what that costs as frees of single
-/// pages: so a step shares a thousand pages.
+/// Pages that a step shares when the segment is copied, and their cost as frees of single pages: so
+/// a step shares a thousand pages.
 const SHARE_PAGES: u64 = 64;
 const SHARE_UNITS: u32 = 16;
 
-/// A shared frame is copied at the first access of any kind, not at the first write: so what is
-/// used is near who uses it.
+/// A shared frame is copied at the first access of any kind, not at the first write: so pages are
+/// on the node of the core that uses them.
 const BY_REFERENCE: u8 = 1;
-/// Its pages are those of others too, for all to write.
+/// Its pages are those of other segments, too, for all to write.
 const COMMON: u8 = 2;
 const _: () = assert!(SHARE_SLOTS_MAX <= 1 << u16::BITS, "a slot's number is kept in 16 bits");
 
-/// Where a segment's pages come from.
+/// The kinds of segments, by the source of their pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Pages of this core, one by one.
     Anonymous,
     /// One run of pages of this core.
     Contiguous(PhysAddr),
-    /// Memory that is not this core's to give.
+    /// Memory that this core does not own.
     Imported {
         /// Its first byte.
         base: PhysAddr,
@@ -86,11 +85,11 @@ pub struct Segment {
     levels: Cell<u8>,
     /// [`BY_REFERENCE`], [`COMMON`].
     ways: Cell<u8>,
-    /// Where the last fork of a domain found it first; 0: none did.
+    /// The slot where the last fork of a domain found it first; 0: none did.
     pub(super) fork_slot: Cell<u16>,
-    /// Its mappings, in whatever ranges.
+    /// Its mappings, in any ranges.
     pub(crate) mappings: List<Mapping, 1>,
-    /// Of one that is being made: what it is a copy of, which may have gone.
+    /// Of a copy that is being made: its source, which may be destroyed.
     source: Cell<Option<Ptr<Segment>>>,
     table: Cell<u64>,
     inline: [Cell<u64>; INLINE],
@@ -145,12 +144,12 @@ impl Segment {
         self.present.set(pages as u32);
     }
 
-    /// Where its pages come from.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What makes it stand for a shared one.
+    /// Its alias, if it represents a shared one.
     pub fn alias(&self) -> Option<Ptr<Alias>> {
         match self.kind {
             Kind::Shared(alias) => Some(alias),
@@ -214,13 +213,13 @@ impl Ptr<Segment> {
         Self::create(kernel, ram, pages, Kind::Anonymous)
     }
 
-    /// A segment over memory that belongs to somebody else.
+    /// Makes a segment over memory of another core or a device.
     pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
         assert!(matches!(kind, Kind::Imported { .. }), "an imported segment is of another kind");
         Self::create(kernel, ram, pages, kind)
     }
 
-    /// A segment that stands for a shared one; the alias is the segment's then.
+    /// Makes a segment that represents a shared one and owns the alias.
     pub fn new_shared(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -230,14 +229,14 @@ impl Ptr<Segment> {
         Self::create(kernel, ram, pages, Kind::Shared(alias))
     }
 
-    /// A segment over one run of zeroed pages.
+    /// Makes a segment over one run of zeroed pages.
     pub fn new_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
         let made = Self::reserve_contiguous(kernel, ram, pages)?;
         made.populate(kernel, &mut Budget::all())?;
         Ok(made)
     }
 
-    /// As `new_contiguous`, but to be populated before anybody sees it.
+    /// As `new_contiguous`, but to be populated before anybody can name it.
     pub fn reserve_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
         ram.charge(pages)?;
         let run = kernel.frames.reserve_run(pages).ok_or(Error::NoMemory);
@@ -322,29 +321,29 @@ impl Ptr<Segment> {
         kernel.frames.count(frame) == 1 || self.is_common()
     }
 
-    /// Whether others have its pages too, to write.
+    /// Whether other segments have its pages, too, to write.
     pub fn is_common(self) -> bool {
         self.ways.get() & COMMON != 0
     }
 
-    /// What one that is being made is a copy of: the steps that follow go on only with that.
+    /// Notes the source of a copy that is being made: later steps go on with no other.
     pub fn set_source(self, source: Option<Ptr<Segment>>) {
         self.source.set(source);
     }
 
-    /// Whether it was begun as that.
+    /// Whether it was begun as a copy of that source.
     pub fn is_made_of(self, source: Option<Ptr<Segment>>) -> bool {
         self.source.get() == source
     }
 
-    /// From now on a fork shares its pages; all were made.
+    /// Makes it common: a fork shares its pages, all of which are made.
     pub fn make_common(self) {
         assert!(self.kind == Kind::Anonymous && self.present() == self.pages(), "pages in common are absent");
         self.ways.set(COMMON);
     }
 
-    /// An empty segment of `ram` that is to become a copy of this one, or to have the same pages if
-    /// it is common.
+    /// Makes an empty segment of `ram` that is to become a copy of this one, or to have the same
+    /// pages if it is common.
     pub(super) fn begin_copy(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
         copy.ways.set(self.ways.get() & COMMON);
@@ -352,8 +351,8 @@ impl Ptr<Segment> {
         Ok(copy)
     }
 
-    /// Makes all its pages, which nobody sees yet; tells whether the budget sufficed. On failure
-    /// those made stay.
+    /// Makes all pages of a segment that is not mapped yet; tells whether the budget sufficed. On
+    /// failure those made stay.
     pub fn populate(self, kernel: &mut Kernel, budget: &mut Budget) -> Result<bool, Error> {
         self.make_pages(budget, |page| {
             if let Kind::Contiguous(base) = self.kind {
@@ -383,14 +382,14 @@ impl Ptr<Segment> {
         self.ways.get() & BY_REFERENCE != 0
     }
 
-    /// From now on it takes a frame of its own at the first access, also to read.
+    /// Makes it copy-on-reference: it gets frames of its own at the first access, also to read.
     pub fn set_by_reference(&self) {
         self.ways.set(self.ways.get() | BY_REFERENCE);
     }
 
-    /// Shares its frames with `copy`, an empty one that nobody sees yet, until either writes, or of
-    /// a common one for good, as far as the budget allows; tells whether that was all. On failure
-    /// those shared stay.
+    /// Shares its frames with `copy`, an empty one that is not mapped yet, until either is written,
+    /// or those of a common one for good, as far as the budget allows; tells whether those were
+    /// all. On failure those shared stay.
     pub fn share_until_written(
         self,
         kernel: &mut Kernel,
@@ -413,7 +412,7 @@ impl Ptr<Segment> {
         Ok(true)
     }
 
-    /// The same of pages of one table: all or, on failure, none.
+    /// Shares the frames of one table: all or, on failure, none.
     fn share_piece(self, kernel: &mut Kernel, copy: Ptr<Segment>, first: u64, end: u64) -> Result<(), Error> {
         let begin = first - first % ENTRIES as u64;
         let part = (first - begin) as usize..(end - begin) as usize;
@@ -438,8 +437,8 @@ impl Ptr<Segment> {
         Ok(())
     }
 
-    /// Copies its pages into those of `copy`, an empty one that nobody sees yet; tells whether the
-    /// budget sufficed.
+    /// Copies its pages into those of `copy`, an empty one that is not mapped yet; tells whether
+    /// the budget sufficed.
     pub fn copy_pages(self, kernel: &mut Kernel, copy: Ptr<Segment>, budget: &mut Budget) -> Result<bool, Error> {
         copy.make_pages(budget, |page| {
             let Some(from) = self.frame(page) else { return Ok(()) };
@@ -469,7 +468,7 @@ impl Ptr<Segment> {
         Ok(())
     }
 
-    /// One more level of tables over what is there.
+    /// Adds a level of tables above the present ones.
     fn raise(self, kernel: &mut Kernel) -> Result<(), Error> {
         assert!(self.levels.get() < 2, "tables of a segment are two levels high");
         let has_entries = self.levels.get() == 0 || self.table.get() != 0;
@@ -515,8 +514,8 @@ impl Ptr<Segment> {
         self.set_present(left);
     }
 
-    /// Whether its one page can be made something else: nobody sees it, and nothing but one
-    /// capability names it.
+    /// Checks that its one page can be retyped: it is not mapped, and nothing but one capability
+    /// names it.
     pub fn check_lone(self) -> Result<(), Error> {
         if self.pages() != 1 || !matches!(self.kind, Kind::Contiguous(_)) {
             return Err(Error::BadArgument);
@@ -525,14 +524,14 @@ impl Ptr<Segment> {
         if is_lone { Ok(()) } else { Err(Error::Busy) }
     }
 
-    /// Its pages, and the charge for them, are somebody else's now; nobody sees them.
+    /// Gives its pages, and the charge for them, to another object; they are not mapped.
     pub(crate) fn give_pages_away(self) {
         assert!(self.mappings.is_empty(), "pages are given away that are mapped");
         self.cut_to(0);
     }
 
-    /// Takes it out of all address spaces, a piece at a time and no page without its translations;
-    /// tells whether the budget sufficed.
+    /// Unmaps it in all address spaces, a piece at a time, and invalidates the translations of each
+    /// page; tells whether the budget sufficed.
     pub(crate) fn unmap_everywhere(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(mapping) = self.mappings.first() {
             if !budget.spend(PIECE_UNITS) {
@@ -543,7 +542,7 @@ impl Ptr<Segment> {
         true
     }
 
-    /// Frees its pages and tables, which nothing refers to; tells whether the budget sufficed.
+    /// Frees its pages and tables, to which nothing refers; tells whether the budget sufficed.
     pub(super) fn drain(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         self.free_pages(kernel, budget) && self.free_tables(kernel, budget)
     }
@@ -591,7 +590,7 @@ impl Ptr<Segment> {
         true
     }
 
-    /// Gives back a page of a run, which may not have been made yet.
+    /// Frees a page of a run, which may not have been made yet.
     fn free_of_run(self, kernel: &mut Kernel, base: PhysAddr, page: u64) {
         let frame = base + page * PAGE_BYTES as u64;
         if page < u64::from(self.made.get()) {
@@ -601,12 +600,12 @@ impl Ptr<Segment> {
         self.ram().uncharge(1);
     }
 
-    /// Takes pages out of the hardware tables of every mapping.
+    /// Removes the entries of pages from the hardware tables of every mapping.
     fn unmap_pages(self, kernel: &mut Kernel, first: u64, pages: u64) {
         self.for_each_mapping(|mapping| mapping.unmap_pages(kernel, first, pages));
     }
 
-    /// Takes the right to write pages out of the hardware tables of every mapping.
+    /// Removes the right to write pages from the hardware tables of every mapping.
     fn deny_writes(self, kernel: &mut Kernel, first: u64, pages: u64) {
         self.for_each_mapping(|mapping| mapping.deny_writes(kernel, first, pages));
     }
