@@ -2,7 +2,7 @@
 //!
 //! [`SLOTS`] bits per core, in its own memory. `post` sets a bit and interrupts the core if the
 //! bit's word was zero, that is if nobody has done so since the word was last drained; `drain`
-//! takes all bits. What a bit means the two sides have agreed elsewhere; slot [`LOG_SLOT`] is the
+//! takes all bits. The two sides agree elsewhere on the meaning of a bit; slot [`LOG_SLOT`] is the
 //! log's.
 //!
 //!   poster                         owner
@@ -13,8 +13,8 @@
 //! A bit set after the swap finds the word zero and interrupts again; one set before it is taken by
 //! this drain: none is lost. A bit says that something came, not how often. What must be counted
 //! (ups of a semaphore) is added to the slot's count before the bit is set, and taken after the bit
-//! was. Beside the bits, other cores may ask to have this core's translations forgotten
-//! (`lock::Shootdown`); they ring for that without a bit.
+//! was. Beside the bits, other cores may request a TLB shootdown of this core (`lock::Shootdown`);
+//! they interrupt it for that without a bit.
 
 mod word;
 
@@ -32,13 +32,13 @@ pub const LOG_SLOT: usize = 0;
 
 const WORDS: usize = SLOTS / 64;
 
-/// Who wants a core's translations forgotten.
+/// The cores that request a TLB shootdown.
 pub type TlbShootdown = Shootdown<{ CORES_MAX.div_ceil(64) }>;
 
 /// All that others may write.
 pub struct Mailbox {
     bits: [AtomicU64; WORDS],
-    /// What came for each slot and was not taken yet.
+    /// The count of each slot that was not taken yet.
     counts: [AtomicU64; SLOTS],
     shootdown: TlbShootdown,
 }
@@ -49,7 +49,7 @@ static MAILBOX: Mailbox = Mailbox {
     shootdown: TlbShootdown::new(),
 };
 
-/// Where a core's is.
+/// The mailbox of a core.
 pub fn place() -> *const Mailbox {
     &raw const MAILBOX
 }
@@ -80,7 +80,7 @@ pub fn post_count(core: usize, slot: usize, count: u32) -> Result<(), MailboxErr
     post(core, slot)
 }
 
-/// Takes what was counted for a slot of this core.
+/// Takes the count of a slot of this core.
 pub fn take_count(slot: usize) -> u64 {
     MAILBOX.counts.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
 }
@@ -124,7 +124,7 @@ pub fn drain(f: &mut dyn FnMut(usize)) {
     }
 }
 
-/// Whether nobody wants anything of this core.
+/// Whether nothing is pending for this core.
 pub fn is_empty() -> bool {
     MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0) && !MAILBOX.shootdown.is_asked()
 }

@@ -1,13 +1,13 @@
-//! A kernel core: it runs no program, polls what it was given and does calls for programs of other
-//! cores (Corey section 4.4).
+//! A kernel core: it runs no program, polls its devices and does calls for programs of other cores
+//! (Corey section 4.4).
 //!
-//! Invariants: what is in a ring is a claim of its user. Only calls with the flag `Ring` are done,
-//! none of which waits, follows a pointer or is about a context; they are done for the kernel
-//! core's domain, whose one context never runs and only stands for it. An impossible ring is polled
-//! no more, which harms its user alone. One look at a ring does at most [`BATCH`] requests, so that
-//! every device has its turn.
+//! Invariants: the contents of a ring are untrusted. Only calls with the flag `Ring` are done, none
+//! of which waits, follows a pointer or is about a context; they are done for the kernel core's
+//! domain, whose one context never runs and only represents it. An invalid ring is polled no more,
+//! which harms its user alone. One poll of a ring does at most [`BATCH`] requests, so that every
+//! device has its turn.
 //!
-//! A core whose devices are all rings sleeps when there was nothing for as long as a wake-up costs,
+//! A core whose devices are all rings sleeps when they were idle for as long as a wake-up costs,
 //! and says so in each ring; one that polls a device's word does not sleep: nothing would wake it
 //! (decision 45).
 
@@ -23,10 +23,10 @@ use abi::Error;
 use abi::pcore::{DEVICES_MAX, Ring, RingSlot, polled, ring_slots};
 use core::sync::atomic::{AtomicU16, Ordering};
 
-/// Requests done at one look at a ring.
+/// Requests done in one poll of a ring.
 const BATCH: u64 = 16;
-/// How long it polls for nothing before it sleeps: about what it costs to be woken (CAVEATS.md,
-/// waking a sleeping core).
+/// How long it polls idle devices before it sleeps: about the cost of a wake-up (CAVEATS.md, waking
+/// a sleeping core).
 const SPIN_TIMEOUT_NS: u64 = 50_000;
 
 /// A kernel core's devices.
@@ -102,7 +102,7 @@ impl Polling {
         self.all().all(|device| matches!(device.polled, Polled::Ring { .. }))
     }
 
-    /// Tells users whether they have to wake us, and whether one of them wrote before it could
+    /// Tells users whether they have to wake us; gives whether one of them wrote before it could
     /// know.
     fn say_sleeping(&self, sleeping: bool) -> bool {
         let rings = || {
@@ -112,15 +112,15 @@ impl Polling {
             })
         };
         rings().for_each(|(ring, _)| ring.sleeping.store(sleeping.into(), Ordering::SeqCst));
-        // After the store: a user writes its request first and looks at `sleeping` second, so one
-        // of the two sees the other's.
+        // After the store: a user writes its request first and reads `sleeping` second, so one of
+        // the two sees the other's.
         rings().any(|(ring, seen)| ring.submitted.load(Ordering::SeqCst) != seen)
     }
 }
 
 impl Kernel {
-    /// A core that has nothing to run: a kernel core polls until there was nothing for a while, any
-    /// other idles at once.
+    /// Decides for a core that has nothing to run: a kernel core polls until its devices were idle
+    /// for a while, any other idles at once.
     #[inline]
     pub fn serve(&mut self) -> Decision {
         if self.polling.is_none() { Decision::Idle } else { self.poll_until_quiet() }
@@ -131,7 +131,7 @@ impl Kernel {
         self.polling.iter().for_each(|polling| _ = polling.say_sleeping(false));
         let mut quiet_since_ns = hardware::now_ns();
         loop {
-            // Interrupts are off here: what would be one is looked for.
+            // Interrupts are off here: pending ones are polled.
             if !mailbox::is_empty() {
                 self.woken();
             }
@@ -153,7 +153,7 @@ impl Kernel {
         }
     }
 
-    /// One look at one device; tells how much was found.
+    /// Polls one device; gives how much was found.
     pub(crate) fn poll(&mut self, index: usize) -> u64 {
         let Some(polling) = &mut self.polling else { return 0 };
         let caller = polling.caller;
@@ -169,7 +169,7 @@ impl Kernel {
                     return 0;
                 }
                 let count = waiting.min(BATCH);
-                // A call that is not done yet comes again with the next look.
+                // A call that is not done yet goes on in the next poll.
                 let is_done = |number: &u64| {
                     let is_done = self.answer(caller, slot(base, pages, *number));
                     if is_done {

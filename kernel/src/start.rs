@@ -1,12 +1,12 @@
 //! From a core that is ready to its first domain running, and back.
 //!
-//! Each core makes its root Ram from the memory boot gave it. What it runs then is told by core 0
+//! Each core makes its root Ram from the memory boot gave it. Then core 0 commands what it runs
 //! (`core_commands`): `sbin/monitor` from the boot archive, with the capabilities that
-//! `abi::Handle` names, a program that core 0 passed, or nothing but polling (`polling`). Nothing
-//! else is ever started by the kernel. When the first domain has ended, everything else of the core
-//! has: it says so and idles, its memory as at its start, until it is told to run again. A core
-//! tells core 0 how it stands by a word in its own memory and a wake bit; it writes no other core's
-//! memory.
+//! `abi::Handle` names, a program that core 0 passed, or nothing but polling (`polling`). The
+//! kernel starts nothing else ever. When the first domain has ended, everything else of the core
+//! has: it says so and idles, its memory as at its start, until it is commanded to run again. A
+//! core tells core 0 its state by a word in its own memory and a wake bit; it writes no other
+//! core's memory.
 
 mod archive;
 mod monitor;
@@ -143,7 +143,7 @@ impl Kernel {
         }
     }
 
-    /// Does what core 0 wants, if this core does not do it already.
+    /// Carries out core 0's command, if this core has not done so.
     fn follow_order(&mut self) {
         let state = hardware::core_state(self.core());
         match (hardware::core_command(self.core()), self.first, self.info) {
@@ -151,7 +151,7 @@ impl Kernel {
                 self.begin(info, &Plan::at(plan))
             }
             (CoreCommand::Halt(run), Some(_), _) if run == self.run => self.end_first(),
-            // Told to halt before it began.
+            // Commanded to halt before it began.
             (CoreCommand::Halt(run), None, _) if state != State::Halted(run) => {
                 self.run = run;
                 self.tell_state(State::Halted(run));
@@ -202,14 +202,14 @@ impl Kernel {
         }
     }
 
-    /// Ends this core's first domain, which does not look at its work: nobody else watches it.
+    /// Ends this core's first domain, which hangs: nobody else watches it.
     pub fn end_hung_first(&mut self) {
         let first = self.first.expect("it hung");
         self.kill(first, Death::by_call(DeathCause::Killed, HUNG));
     }
 
-    /// When this core's first domain has ended: core 0 ends the machine with its status, another
-    /// halts once all is taken apart.
+    /// Handles the end of this core's first domain: core 0 ends the machine with its status,
+    /// another core halts once all is destroyed.
     pub fn first_domain_ended(&mut self, first: Ptr<Domain>) {
         let state = first.stand();
         let is_asked = [DeathCause::Exit, DeathCause::Killed].iter().any(|cause| *cause as u64 == state.cause);
@@ -222,8 +222,8 @@ impl Kernel {
         self.first_ended = true;
     }
 
-    /// All of the first domain is taken apart. What is left is the root account; whatever else is
-    /// there is a defect, which the log tells.
+    /// Halts this core after all of the first domain is destroyed. Only the root account is left;
+    /// anything else is a defect, which the log tells.
     pub(crate) fn halted(&mut self) {
         self.first_ended = false;
         self.polling = None;

@@ -29,25 +29,25 @@ pub struct Kernel {
     pub info: Option<&'static CoreInfo>,
     /// Physical pages.
     pub frames: Frames,
-    /// Who runs and who waits.
+    /// The scheduler.
     pub scheduler: Scheduler,
     /// Counters of `CounterRead`.
     pub counters: Counters,
     /// Event trace.
     pub trace: Trace,
-    /// What domains may write into the log.
+    /// The domains' parts of the log.
     pub(crate) log: LogParts,
     /// Wake slots given to contexts.
     pub wake_slots: WakeSlots,
-    /// Who gets which interrupt, and who claimed which device.
+    /// The targets of interrupts, and the claims of devices.
     pub interrupts: Interrupts,
-    /// What domains may use of the address space.
+    /// The part of the address space that domains may use.
     pub user_window: VaRange,
     /// The user space that is loaded.
     pub loaded: Option<Ptr<Range>>,
-    /// Whose FS and GS base the processor holds.
+    /// The context whose FS and GS base the processor holds.
     pub bases_of: Option<Ptr<Context>>,
-    /// Whose vector registers the processor holds.
+    /// The context whose vector registers the processor holds.
     pub vectors_of: Option<Ptr<Context>>,
     /// Whether user mode may touch them.
     pub vectors_open: bool,
@@ -55,11 +55,11 @@ pub struct Kernel {
     pub kernel_objects: u64,
     /// The same by `ObjectType`.
     pub(crate) objects_by_type: [u64; OBJECT_TYPES],
-    /// Objects whose last reference went.
+    /// Objects whose last reference was dropped.
     pub(crate) destroy_queue: List<Header>,
     /// Domains that nobody can name any more, or that died and have something left.
     pub(crate) ending: List<Domain, 0>,
-    /// What stands for shared objects here.
+    /// What represents shared objects here.
     pub(crate) shared: Local,
     /// The first domain of this core; with its end the core halts.
     pub first: Option<Ptr<Domain>>,
@@ -130,7 +130,7 @@ impl Kernel {
         self.core << 48 | self.sequence
     }
 
-    /// Leaves the space that is loaded, because it goes.
+    /// Loads the kernel's own space, before the loaded one is destroyed.
     pub fn load_kernel_space(&mut self) {
         hardware::load_root(paging::kernel_root());
         self.loaded = None;

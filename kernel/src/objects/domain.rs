@@ -23,7 +23,7 @@ use abi::layout::domain as flags;
 use abi::{DeathCause, DomainState, Error, ExceptionInfo, Handle, ObjectType, Rights};
 use core::cell::Cell;
 
-/// How a domain ended.
+/// The cause of a domain's end.
 #[derive(Clone, Copy)]
 pub struct Death {
     /// Why.
@@ -45,7 +45,7 @@ impl Death {
         Death { cause, status, exception: ExceptionInfo::default(), rip: 0, rsp: 0, used_pages: 0 }
     }
 
-    /// Death by something that happened to a context.
+    /// Death by an exception or a fault of a context.
     pub fn of_context(cause: DeathCause, context: Ptr<Context>, exception: ExceptionInfo) -> Death {
         let (rip, rsp) = context.with_registers(|registers| (registers.rip, registers.rsp));
         Death { cause, status: 0, exception, rip, rsp, used_pages: 0 }
@@ -56,7 +56,7 @@ impl Death {
 ///
 /// | from | by what | to |
 /// |---|---|---|
-/// | lives | its last name in the shares of others goes | unnamed |
+/// | lives | its last name in the shares of others is dropped | unnamed |
 /// | lives | it exits, is killed or breaks the rules | dying or emptying |
 /// | lives | its Ram is revoked | dying or revoked |
 /// | unnamed | its turn comes | dying or emptying |
@@ -64,9 +64,9 @@ impl Death {
 /// | revoked | it is killed | emptying |
 /// | emptying, revoked | its share and its range are empty | ended |
 ///
-/// One that is dying has contexts. Unnamed and dying ones stand in `Kernel::ending` before those
-/// that are emptied; what is revoked stands in no list and waits for `RamRevoke`. A domain dies
-/// once: `begin_death` asserts that, and `line_up` that only the dead are emptied.
+/// A dying domain has contexts. Unnamed and dying ones are in `Kernel::ending` before those that
+/// are emptied; a revoked one is on no list and waits for `RamRevoke`. A domain dies once:
+/// `begin_death` asserts that, and `line_up` that only the dead are emptied.
 #[repr(C)]
 pub struct Domain {
     header: Header,
@@ -77,15 +77,15 @@ pub struct Domain {
     /// Contexts that have not ended; the list counts as a reference of each.
     pub(crate) contexts: List<Context, 0>,
     death: Cell<Option<Death>>,
-    /// `RamRevoke` takes apart what it held.
+    /// `RamRevoke` destroys what it held.
     is_revoked: Cell<bool>,
     on_death: Slot,
     /// Capabilities for it outside its own share.
     pub(crate) names: Cell<u32>,
-    /// Linked while nobody can name it, or it has died and is not taken apart yet.
+    /// Linked while nobody can name it, or it has died and is not emptied yet.
     ending: Link<Domain>,
     pub(crate) cpu_ns: Cell<u64>,
-    /// Pages made reachable so far: a program that touches new ones gets on.
+    /// Soft faults so far: a program that touches new pages makes progress.
     pub(crate) soft_faults: Cell<u64>,
 }
 
@@ -115,8 +115,8 @@ impl Domain {
 }
 
 impl Ptr<Domain> {
-    /// A domain paid by `ram`, with its own first three capabilities. The caller holds one
-    /// reference.
+    /// Makes a domain that `ram` pays for, with its own first three capabilities. The caller holds
+    /// one reference.
     pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64, name: Name) -> Result<Ptr<Domain>, Error> {
         let range = Ptr::<Range>::create_root(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
         let made = kernel.create(ram, |header| Domain {
@@ -139,7 +139,7 @@ impl Ptr<Domain> {
         };
         domain.writer.begin(&mut kernel.log, options & flags::WRITE_EXECUTE != 0);
         if let Err(error) = domain.ensure_slot(kernel, 1) {
-            // Never named: dismantling takes it apart like a dead one.
+            // Never named: it is destroyed like a dead one.
             kernel.release(domain);
             return Err(error);
         }
@@ -155,7 +155,7 @@ impl Ptr<Domain> {
         Ok(domain)
     }
 
-    /// One more capability for it, in the share of `holder`.
+    /// Counts one more capability for it, in the share of `holder`.
     pub(super) fn add_name(self, holder: Ptr<Domain>) {
         if holder != self {
             self.names.set(self.names.get() + 1);
@@ -179,12 +179,12 @@ impl Ptr<Domain> {
         }
     }
 
-    /// Whether it died and is not taken apart yet.
+    /// Whether it died and is not emptied yet.
     pub fn is_ending(self) -> bool {
         !self.is_alive() && self.ending.is_linked()
     }
 
-    /// Who is told of its death; at once if it is dead.
+    /// Sets the notification of its death; sends it at once if it is dead.
     pub fn set_on_death(self, kernel: &mut Kernel, notification: Notification, from: Source) {
         if self.is_alive() || self.is_ending() {
             kernel.keep(&self.on_death, Some(from.1), Some(from.0));
@@ -193,7 +193,7 @@ impl Ptr<Domain> {
         }
     }
 
-    /// How it stands or ended.
+    /// Its state, or the cause of its end.
     pub fn stand(self) -> DomainState {
         let death = self.death.get();
         let base = DomainState { id: self.header.id(), cpu_ns: self.cpu_ns.get(), ..DomainState::default() };
@@ -213,9 +213,8 @@ impl Ptr<Domain> {
 }
 
 impl Kernel {
-    /// Ends a domain: it is dead for all who ask, and what it held is given back from the end of
-    /// this step on (`drain_dead`). Of one that has ended nothing is left to do, but if a
-    /// revocation had to see to it.
+    /// Kills a domain: it is dead for all callers, and what it held is freed from the end of this
+    /// step on (`drain_dead`). Does nothing if it has ended, unless a revocation was to empty it.
     pub fn kill(&mut self, domain: Ptr<Domain>, death: Death) {
         let was_revoked = domain.is_revoked.replace(false);
         if domain.is_alive() {
@@ -225,8 +224,8 @@ impl Kernel {
         }
     }
 
-    /// As `kill`, because the memory that it stands on is revoked: what it held goes when its turn
-    /// comes there, so that all that acts ends before.
+    /// As `kill`, because its memory is revoked: the revocation destroys what it held in its own
+    /// order, so that all acting objects end before.
     pub(super) fn kill_revoked(&mut self, domain: Ptr<Domain>) {
         if domain.is_alive() {
             domain.is_revoked.set(self.first != Some(domain));
@@ -247,7 +246,7 @@ impl Kernel {
         }
     }
 
-    /// Puts one that has died among those whose contexts are to end; behind them, if it has none,
+    /// Queues a dead domain with those whose contexts are to end, or, if it has none, behind them,
     /// to be emptied.
     fn line_up(&mut self, domain: Ptr<Domain>) {
         assert!(!domain.is_alive(), "a domain that lives is to be emptied");
@@ -262,8 +261,8 @@ impl Kernel {
         }
     }
 
-    /// Ends the contexts of all that died or cannot be named any more; these are in front of what
-    /// has none any more. Tells whether the budget sufficed.
+    /// Ends the contexts of all domains that died or cannot be named any more; these are in front
+    /// of those without any. Tells whether the budget sufficed.
     fn end_contexts(&mut self, budget: &mut Budget) -> bool {
         while let Some(domain) = self.first_with_contexts() {
             if domain.is_alive() {
@@ -299,7 +298,7 @@ impl Kernel {
         true
     }
 
-    /// Takes the capabilities and mappings of a domain that has ended; tells whether the budget
+    /// Destroys the capabilities and mappings of a domain that has ended; tells whether the budget
     /// sufficed.
     pub(super) fn empty_domain(&mut self, domain: Ptr<Domain>, budget: &mut Budget) -> bool {
         domain.empty_share(self, budget) && domain.range.clear(self, budget)
@@ -323,8 +322,8 @@ impl Kernel {
         }
     }
 
-    /// As `drain_dead`, with a budget; tells whether it sufficed. While contexts are left of what
-    /// died nothing runs.
+    /// As `drain_dead`, with a budget; tells whether it sufficed. Nothing runs while contexts of
+    /// dead domains are left.
     pub(crate) fn drain_ending(&mut self, budget: &mut Budget) -> bool {
         let is_done = self.end_dead(budget);
         self.scheduler.hold(self.first_with_contexts().is_some());
@@ -336,7 +335,8 @@ impl Kernel {
             let Some(domain) = self.ending.first() else {
                 return self.destroy_queued(budget) && self.ending.is_empty();
             };
-            // All its capabilities go before any memory does: so its devices stop first.
+            // All its capabilities are dropped before any memory is freed: so its devices stop
+            // first.
             if !domain.empty_share(self, budget) || !self.destroy_queued(budget) || !domain.range.clear(self, budget) {
                 return false;
             }
@@ -346,7 +346,7 @@ impl Kernel {
             if self.first != Some(domain) {
                 self.has_ended(domain);
             } else if domain.ending.next().is_some() {
-                // It goes last, in `halted`.
+                // It is destroyed last, in `halted`.
                 self.ending.remove(domain);
                 self.ending.push_back(domain);
             } else {
@@ -356,7 +356,7 @@ impl Kernel {
         false
     }
 
-    /// Nothing is left of what a domain held.
+    /// Ends a domain of whose objects nothing is left.
     pub(crate) fn has_ended(&mut self, domain: Ptr<Domain>) {
         assert!(!domain.is_alive() && domain.contexts.is_empty(), "its contexts end first");
         assert!(domain.share.next_taken(0).is_none(), "its capabilities go before it has ended");
@@ -366,7 +366,7 @@ impl Kernel {
         self.release(domain);
     }
 
-    /// Tells who waits for a domain's death.
+    /// Sends the notification of a domain's death.
     pub(super) fn tell_of_death(&mut self, domain: Ptr<Domain>) {
         assert!(!domain.is_alive(), "a death is told of who lives");
         if let Some(notification) = Notification::kept(&domain.on_death) {

@@ -1,7 +1,7 @@
 //! Mapping: part of a segment, or a whole range, at an address of a range; and the tree of them.
 //!
 //! Invariants: a mapping holds a reference of what it maps, and one of a core's own range is on
-//! that object's list, so that whatever narrows the object can downgrade the hardware tables; its
+//! that object's list, so that a change of the object can downgrade the hardware tables; its
 //! place lies inside its range's window; it is linked into one range's tree from `Space::add` to
 //! `Space::delete`; mappings of a tree never overlap.
 
@@ -41,7 +41,7 @@ pub enum Mapped {
 }
 
 impl Mapped {
-    /// The segment that a pool keeps, if it is one.
+    /// The shared object, if it is a segment of a pool.
     pub(super) fn pooled(self) -> Option<SharedObject> {
         match self {
             Mapped::Segment(segment) => segment.alias().map(|alias| alias.object()),
@@ -307,7 +307,7 @@ impl<S> Mapping<S> {
         assert!(pages > 0, "a mapping is of no pages");
         self.pages.set(pages);
     }
-    /// Gives up so many pages at its start, fewer than it has; it keeps its place in the tree.
+    /// Drops so many pages at its start, fewer than it has; it keeps its place in the tree.
     pub(super) fn advance(&self, pages: u64) {
         assert!(pages < self.pages(), "a mapping gives up all its pages");
         self.start.set(self.start() + pages * PAGE);
@@ -343,14 +343,14 @@ impl Ptr<Mapping> {
         self.target.of_mapped.next()
     }
 
-    /// Takes the hardware entries of some of the segment's pages away.
+    /// Removes the hardware entries of some of the segment's pages.
     pub(super) fn unmap_pages(self, kernel: &mut Kernel, first: u64, pages: u64) {
         if let Some(place) = self.place_of(first, pages) {
             self.range().own(kernel).downgrade_entries(place, 0);
         }
     }
 
-    /// Takes up to so many pages off the end of a segment's mapping, the last ones with the mapping
+    /// Unmaps up to so many pages at the end of a segment's mapping, the last ones with the mapping
     /// itself.
     pub(super) fn trim(self, kernel: &mut Kernel, pages: u64) {
         let kept = self.pages().saturating_sub(pages);

@@ -1,11 +1,11 @@
 //! Pcore: a core, as an object. Every core's first domain may have its own; those of other cores
-//! are claims on core 0, which keeps the pool of cores.
+//! are claims on core 0, which has the pool of cores.
 //!
-//! Invariants: a core is claimed at most once; a claim holds itself from the order to run until the
-//! core says that it has halted, so its plan and the segments that the core uses stay that long,
-//! whatever becomes of its capabilities. When the last of those is dropped, core 0 commands it to
-//! halt. The plan changes only while the core stands still. Core 0 writes nothing of another core,
-//! and the other way round: see `core_commands`.
+//! Invariants: a core is claimed at most once; a claim holds itself from the command to run until
+//! the core says that it has halted, so its plan and the segments that the core uses stay that
+//! long, whatever becomes of its capabilities. When the last of those is dropped, core 0 commands
+//! it to halt. The plan changes only while the core is halted. Core 0 writes nothing of another
+//! core, and the other way round: see `core_commands`.
 
 use super::mapping::PageRun;
 use super::notification::Notification;
@@ -44,7 +44,7 @@ unsafe impl Object for Pcore {
 
 linked!(Pcore, 0: claims);
 
-/// Contiguous memory that a started core sees.
+/// Contiguous memory that a started core can access.
 #[derive(Clone, Copy)]
 pub struct Part {
     /// First byte.
@@ -67,7 +67,7 @@ pub enum Polled {
         /// Its length.
         pages: u64,
     },
-    /// A word that a device writes, and who is told of each change.
+    /// A word that a device writes, and the wake slot to post at each change.
     Word {
         /// Where it is.
         at: PhysAddr,
@@ -181,7 +181,7 @@ impl Pcore {
         self.claim.ok_or(Error::BadArgument)
     }
 
-    /// The claim, of a core that stands still.
+    /// The claim of a core that is halted.
     fn idle_claim(&self) -> Result<Ptr<Claim>, Error> {
         let claim = self.claim()?;
         if claim.stage.get() == Stage::Idle { Ok(claim) } else { Err(Error::Busy) }
@@ -194,8 +194,8 @@ impl Kernel {
         core::iter::successors(first, |pcore| pcore.claims.next()).find(|pcore| pcore.core == core)
     }
 
-    /// Whether a core runs. On core 0 a claimed one does from the order to run until it was heard
-    /// that it has halted.
+    /// Whether a core runs. On core 0 a claimed one does from the command to run until core 0 has
+    /// learnt that it has halted.
     pub fn core_runs(&self, core: usize) -> bool {
         hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_frozen(pcore))
     }
@@ -213,7 +213,7 @@ impl Kernel {
         (what, pcore.claimant)
     }
 
-    /// Takes a core out of the pool for the domain of id `claimant`; the caller holds the one
+    /// Claims a core of the pool for the domain of id `claimant`; the caller holds the one
     /// reference.
     pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Result<Ptr<Pcore>, Error> {
         if self.claim_on(core).is_some() {
@@ -259,8 +259,8 @@ impl Kernel {
         Ok(index)
     }
 
-    /// Runs a core that stands still as `plan` says; the devices are those added before. `segments`
-    /// are kept until it has halted.
+    /// Runs a halted core as `plan` says; the devices are those added before. Holds `segments`
+    /// until it has halted.
     pub fn run_core(&mut self, pcore: Ptr<Pcore>, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
         let Ok(claim) = pcore.idle_claim() else { unreachable!("decoded") };
         let state = hardware::core_state(pcore.core);
@@ -279,7 +279,7 @@ impl Kernel {
         }
     }
 
-    /// Makes a claimed core halt; it says when it has.
+    /// Commands a claimed core to halt; it says when it has.
     pub fn halt_core(&mut self, pcore: Ptr<Pcore>) -> Result<(), Error> {
         let claim = pcore.claim()?;
         let run = match claim.stage.get() {
@@ -287,31 +287,31 @@ impl Kernel {
             _ => return Ok(()),
         };
         hardware::send_core_command(pcore.core, CoreCommand::Halt(run));
-        // One that still starts does not hear it, but says when it runs: `cores_changed`.
+        // A core that still starts misses the doorbell, but says when it runs: `cores_changed`.
         hardware::post(pcore.core, CORE_SLOT);
         Ok(())
     }
 
-    /// Who is told when the core runs and when it has halted.
+    /// Sets the notification for when the core runs and when it has halted.
     pub fn watch_core(&mut self, pcore: Ptr<Pcore>, target: Source) -> Result<(), Error> {
         let claim = pcore.claim()?;
         self.keep(&claim.watcher, Some(target.1), Some(target.0));
         Ok(())
     }
 
-    /// A capability for a core went. Without any, nobody could halt it.
+    /// Halts a core whose last capability was dropped: nobody else could.
     pub(super) fn core_lost_name(&mut self, pcore: Ptr<Pcore>) {
         if pcore.claim.is_some() && pcore.header.capabilities.is_empty() {
             self.halt_core(pcore).expect("it is a claim");
         }
     }
 
-    /// Whether nothing runs there; a claim that is taken apart waits for that.
+    /// Whether nothing runs there; the destruction of a claim waits for that.
     pub(super) fn is_frozen(&self, pcore: Ptr<Pcore>) -> bool {
         pcore.claim.is_none_or(|claim| claim.stage.get() == Stage::Idle)
     }
 
-    /// Core 0: some core's state changed.
+    /// Core 0: handles changes of other cores' states.
     pub fn cores_changed(&mut self) {
         let mut next = self.claims.first();
         while let Some(pcore) = next {
@@ -351,7 +351,7 @@ impl Kernel {
     }
 }
 
-/// A segment as another core can see it.
+/// A segment as another core can access it.
 pub fn decode_run(segment: Ptr<Segment>, capability: Capability) -> Result<(PhysAddr, u64), Error> {
     if !capability.rights.contains(Rights::DMA) {
         return Err(Error::NoRights);

@@ -1,9 +1,9 @@
 //! Share: a domain's table of capabilities.
 //!
 //! Invariants: slot 0 is never used; a bit of `taken` is set exactly if the slot holds a
-//! capability; what a slot knows of derivation stands in `slot`. Slot pages are made on demand,
-//! paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its
-//! domain's object.
+//! capability; `slot` has the derivation of capabilities. Slot pages are made on demand, charged to
+//! the domain's Ram, and stay until the share is emptied for good. A share is part of its domain's
+//! object.
 
 use super::{Domain, Object, Ptr, Slot};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -20,7 +20,7 @@ const SLOTS_PER_PAGE: usize = PAGE_BYTES / size_of::<Slot>();
 const PAGES: usize = (SHARE_SLOTS_MAX as usize).div_ceil(SLOTS_PER_PAGE);
 const WORDS: usize = SHARE_SLOTS_MAX as usize / 64;
 const _: () = assert!(SHARE_SLOTS_MAX <= 1 << 16);
-/// Slots with a meaning of their own, which are filled on purpose only.
+/// Slots with a fixed meaning, which are filled by their number only.
 const FIXED: u64 = (1 << Handle::FIRST_FREE.0) - 1;
 
 /// The table.
@@ -98,7 +98,7 @@ impl Share {
         word.set(word.get() | 1 << (index % 64));
     }
 
-    /// The slot was emptied.
+    /// Marks a slot free that was emptied.
     pub(super) fn note_free(&self, index: usize) {
         assert!(index != 0 && !self.is_free(index), "the bit of a slot that was taken is not set");
         let word = &self.taken[index / 64];
@@ -125,7 +125,7 @@ fn frame(number: u32) -> PhysAddr {
 }
 
 impl Ptr<Domain> {
-    /// Makes sure that the slot's page exists.
+    /// Makes the slot's page, if it does not exist.
     pub fn ensure_slot(self, kernel: &mut Kernel, index: usize) -> Result<(), Error> {
         let page = self.share.pages.get(index / SLOTS_PER_PAGE).ok_or(Error::BadHandle)?;
         if page.get() == 0 {
@@ -139,7 +139,7 @@ impl Ptr<Domain> {
         Ok(())
     }
 
-    /// The lowest free slot, its page made; nothing is put there yet.
+    /// Reserves the lowest free slot and makes its page; nothing is put there yet.
     #[inline(never)]
     pub fn reserve(self, kernel: &mut Kernel) -> Result<usize, Error> {
         let index = self.share.first_free()?;
@@ -177,9 +177,9 @@ impl Ptr<Domain> {
         Ok(())
     }
 
-    /// Empties all slots and gives their pages back; tells whether the budget sufficed.
+    /// Empties all slots and frees their pages; tells whether the budget sufficed.
     pub(super) fn empty_share(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        // The page of the domain's own names goes last.
+        // The page of the domain's own names is freed last.
         if self.share.pages[0].get() == 0 {
             return true;
         }

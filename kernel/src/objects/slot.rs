@@ -1,13 +1,13 @@
-//! Slot: a place for a capability, and which capability was derived from which.
+//! Slot: a place for a capability, and the tree of derivations.
 //!
-//! Invariants: a slot that is taken stands on its object's list, counts as a reference of the
-//! object, and does not move. The list is a walk through the trees of derivation, ancestors first:
-//! what was derived from a capability follows it without a gap and has a greater depth. When one in
-//! the middle goes, what was derived from it is derived from its parent. Depths end at
-//! [`DEPTH_MAX`], so a capability is moved up so often at most, and emptying any number of slots
-//! takes time in proportion to their number. Most slots are those of shares; whom the kernel itself
-//! keeps in mind (who is told of a death, a stall, an interrupt) it keeps in slots too, so that a
-//! revoked object is forgotten everywhere.
+//! Invariants: a slot that is taken is on its object's list, counts as a reference of the object,
+//! and does not move. The list is a preorder walk of the derivation trees: capabilities derived
+//! from one follow it without a gap and have a greater depth. When one in the middle is removed,
+//! those derived from it are derived from its parent. Depths end at [`DEPTH_MAX`], so a capability
+//! is moved up so often at most, and emptying any number of slots takes time in proportion to their
+//! number. Most slots are those of shares; the kernel's own references (the targets of
+//! notifications of a death, a stall, an interrupt) are in slots, too, so that a revocation finds
+//! all of them.
 
 use super::{AnyObject, Domain, Link, Ptr, linked, typed};
 use crate::state::Kernel;
@@ -18,14 +18,14 @@ use core::ptr::NonNull;
 /// Longest chain of derivations; the same as in the model (`lib/capability`).
 pub const DEPTH_MAX: u8 = 16;
 
-/// What a slot holds. In this order an error takes the place of the rights, so that finding one
-/// does not take the badge to pieces.
+/// The capability in a slot. In this order of fields an error takes the place of the rights, so
+/// that a result with one does not split the badge.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Capability {
     /// The object.
     pub object: AnyObject,
-    /// What its holder may do.
+    /// The rights of its holder.
     pub rights: Rights,
     /// Bits that a notification through it sets.
     pub badge: u64,
@@ -35,14 +35,14 @@ pub struct Capability {
 pub struct Slot {
     held: Cell<Option<Capability>>,
     of_object: Link<Slot>,
-    /// Whose share it is in; `None` for the kernel's own.
+    /// The domain whose share it is in; `None` for the kernel's own.
     pub(crate) holder: Option<Ptr<Domain>>,
     pub(crate) index: u16,
     depth: Cell<u8>,
 }
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// A slot and what it holds: what something is derived from.
+/// A slot and its capability, from which another is derived.
 pub type Source = (Ptr<Slot>, Capability);
 
 linked!(Slot, 0: of_object);
@@ -58,27 +58,27 @@ impl Slot {
         Slot { holder: Some(holder), index: index as u16, ..Slot::new() }
     }
 
-    /// What it holds.
+    /// Its capability.
     #[inline(always)]
     pub fn get(&self) -> Option<Capability> {
         self.held.get()
     }
 
-    /// Where it is, to be named as a parent.
+    /// A pointer to it, to name it as a parent.
     pub fn place(&self) -> Ptr<Slot> {
         // SAFETY: slots lie in pages of shares, in objects and in the kernel's state; none of these
         // moves or goes while a slot in it is taken.
         unsafe { Ptr::new(NonNull::from(self)) }
     }
 
-    /// How often in a row its capability was derived.
+    /// The depth of its capability in the derivation tree.
     pub fn depth(&self) -> u8 {
         self.depth.get()
     }
 }
 
 impl Ptr<Slot> {
-    /// Whether something may be derived from what it holds.
+    /// Checks that a capability may be derived from its own.
     pub fn check_parent(self) -> Result<(), Error> {
         if self.depth.get() < DEPTH_MAX { Ok(()) } else { Err(Error::TooDeep) }
     }
@@ -104,12 +104,12 @@ impl Ptr<Slot> {
         }
     }
 
-    /// What was derived from it, at whatever distance.
+    /// The capabilities that were derived from it, directly or not.
     pub(super) fn first_derived(self) -> Option<Ptr<Slot>> {
         self.of_object.next().filter(|next| next.depth.get() > self.depth.get())
     }
 
-    /// Takes what it holds; the reference is the caller's then. Tells how many capabilities were
+    /// Takes its capability out; the caller gets the reference. Gives how many capabilities were
     /// derived from it.
     fn take(self) -> Option<(Capability, u32)> {
         let capability = self.held.take()?;
@@ -124,7 +124,7 @@ impl Ptr<Slot> {
         Some((capability, derived))
     }
 
-    /// Makes what it holds a derivative of `parent`, which has nothing derived from it yet.
+    /// Makes its capability a derivative of `parent`, which has none yet.
     pub fn derive_from(self, parent: Ptr<Slot>) {
         assert!(self.first_derived().is_none() && self != parent, "what is derived from it would follow another");
         if let Some((capability, _)) = self.take() {
@@ -150,8 +150,8 @@ impl Kernel {
         derived
     }
 
-    /// Keeps a capability in a slot of the kernel's own in place of what was there, derived from
-    /// `parent` if there is one.
+    /// Replaces the capability in a slot of the kernel's own; derives the new one from `parent` if
+    /// there is one.
     pub fn keep(&mut self, slot: &Slot, new: Option<Capability>, parent: Option<Ptr<Slot>>) {
         if let Some(new) = new {
             self.retain_any(new.object);
