@@ -130,8 +130,8 @@ capabilities! {
     /// As [`Cap`], or `Handle::NONE`.
     OptionalCap is RootOrNone and;
     /// An object by a handle of the root share or of a shared share (READ). `NoMemory`: the
-    /// caller's account cannot pay for what stands for a shared object here; `PeerDead`: its pool
-    /// is gone.
+    /// caller's account cannot pay for what represents a shared object here; `PeerDead`: its pool
+    /// is dead.
     Named is RootOrShared and NoRights NoMemory PeerDead;
 }
 
@@ -139,7 +139,7 @@ capabilities! {
 pub struct Here<const RIGHTS: u32>;
 /// As [`Here`], or `Handle::NONE`.
 pub struct OptionalHere<const RIGHTS: u32>;
-/// Who is told: a capability for what can be notified (NOTIFY), kept as a copy.
+/// The target of a notification: a capability for what can be notified (NOTIFY), kept as a copy.
 pub struct Target;
 /// As [`Target`], or `Handle::NONE`.
 pub struct OptionalTarget;
@@ -185,11 +185,11 @@ kinds! {
     TypeNumber: [Word::Number(Number::Choice)], BOUNDED;
 }
 
-/// Text: pointer and length, at most so many bytes.
+/// Text: pointer and length in bytes, at most so many.
 pub struct Text<const BYTES_MAX: usize>;
 /// As [`Text`], of any bytes.
 pub struct Bytes<const BYTES_MAX: usize>;
-/// Where the kernel writes bytes: pointer and length.
+/// Memory that the kernel writes: pointer and length in bytes.
 pub struct Buffer;
 /// A record that the kernel reads: its address.
 pub struct In<T>(PhantomData<T>);
@@ -203,7 +203,7 @@ pub struct Words<const COUNT: usize>;
 /// Whose turns of the core an account shares: `Handle::NONE`, its parent's; an account (WRITE),
 /// that one's; this core's pcore (CONTROL), turns of its own. `OtherCore`: it is another core's.
 pub struct Turns;
-/// What a new context finds in its first two argument registers.
+/// The first two argument registers of a new context.
 pub struct EntryArguments;
 /// Rights that a copy is to have: at most those of the source, and INHERIT.
 pub struct RightsWanted;
@@ -251,7 +251,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A number that the kernel does not look at, or whose limits the call tells.
+    /// A number that the kernel does not check, or whose limits the call tells.
     Value: ;
     /// One of a few numbers.
     Choice: BadArgument;
@@ -267,7 +267,7 @@ numbers! {
     Priority: BadArgument NoRights;
     /// An address in the user window, where memory is mapped a multiple of 4,096.
     Address: BadArgument;
-    /// An address, a multiple of the size of the range that is shown there.
+    /// An address, a multiple of the size of the range that is nested there.
     NestAddress: BadArgument;
     /// Where code of a new context begins, in the user window.
     Instruction: BadArgument;

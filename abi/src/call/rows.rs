@@ -15,15 +15,15 @@ macro_rules! for_each_call {
 0 fn null = Null [Ring] () -> ();
 
 /// Writes text to the kernel's log. The kernel puts the domain's name in front of each line,
-/// `pelago: NAME: `; only who names a pcore may write in the machine's name, `pelago: `. Whole
-/// lines stay whole, eight at most; control characters but tabs are shown as escapes, so no
-/// terminal obeys them. What a domain and those that share its part of the log (`DomainAlloc`)
-/// write faster than 16 KiB a second (64 KiB at once) is dropped, and counted in a later line; a
-/// line of a domain that may make code costs 8 KiB at least.
+/// `pelago: NAME: `; only a caller that names a pcore may write in the machine's name, `pelago: `.
+/// Whole lines stay whole, eight at most; control characters but tabs are written as escapes, so
+/// that no terminal obeys them. Drops what a domain and those that share its part of the log
+/// (`DomainAlloc`) write faster than 16 KiB a second (64 KiB at once), and counts it in a later
+/// line; a line of a domain that may make code costs 8 KiB at least.
 1 fn log = Log [] (text: Text<512>, machine: OptionalHere<POWER>) -> ();
 
-/// Writes raw bytes to the console port, on core 0. `BadPointer`: what lies before the pages that
-/// cannot be read may be written.
+/// Writes raw bytes to the console port, on core 0. After `BadPointer` the bytes before the pages
+/// that cannot be read may be written.
 2 fn console_write = ConsoleWrite [] (console: Cap<Device, CONTROL>, bytes: Bytes<4096>) -> ()
     | BadArgument "not the console, or not core 0";
 
@@ -34,8 +34,8 @@ macro_rules! for_each_call {
 4 fn counter_read = CounterRead [Ring] (index: Choice) -> (value: Value);
 
 /// Copies trace records of this core, oldest first, and tells how many bytes were written and how
-/// many records were lost before. `BadPointer`: records that fit before that address are there, and
-/// gone from the trace.
+/// many records were lost before. After `BadPointer` the records that fit before that address are
+/// written, and gone from the trace.
 5 fn trace_read = TraceRead [] (pcore: Here<CONTROL>, buffer: Buffer) -> (bytes: Value, lost: Value);
 
 /// Copies a capability inside the caller's share, with equal or fewer rights.
@@ -45,14 +45,14 @@ macro_rules! for_each_call {
 9 fn cap_mint = CapMint [] (source: Source<ContextOrPortal, CONTROL>, rights: RightsWanted, badge: Badge)
     -> (copy: New<Any>);
 
-/// Empties a slot. The object goes when its last capability goes.
+/// Empties a slot. Destroys the object with its last capability.
 10 fn cap_drop = CapDrop [Ring] (capability: CapOf<Any>) -> ();
 
 /// Tells the object's type, an `ObjectType` as a number, its id, and the capability's rights.
 11 fn cap_stat = CapStat [Ring] (capability: CapOf<Any>) -> (object_type: Value, id: Value, rights: RightsHeld);
 
-/// Takes back what was derived from a capability by `CapCopy`, `CapMint`, `DomainGrant`,
-/// `DomainAlloc` (SELF_RAM) or as a notification to be kept, and what was derived from that; the
+/// Revokes the capabilities that were derived from one by `CapCopy`, `CapMint`, `DomainGrant`,
+/// `DomainAlloc` (SELF_RAM) or as a notification that is kept, and those derived from these; the
 /// capability itself stays. Each call does a bounded part. A domain that nobody else can name
 /// afterwards ends. What was made or mapped through those capabilities stays: see `RamRevoke`.
 12 fn cap_revoke = CapRevoke [] (capability: CapOf<Any>) -> (more: More);
@@ -61,7 +61,7 @@ macro_rules! for_each_call {
 /// not a reservation. Contexts whose time an account pays for share turns of the core with those of
 /// other accounts (decision 65).
 16 fn ram_split = RamSplit [Ring] (ram: Cap<Ram, WRITE>, limit_pages: Value, turns: Turns) -> (account: New<Ram>)
-    | BadArgument "too many accounts one below the other, or what pays for the account whose turns it shares does not pay for it";
+    | BadArgument "too many accounts one below the other, or the account whose turns it shares is paid by one that does not pay for it";
 
 /// Tells an account's limit, what it uses, and the free pages of the root that it stands on.
 17 fn ram_stat = RamStat [Ring] (ram: Cap<Ram>) -> (limit_pages: Value, used_pages: Value, free_pages: Value);
@@ -76,42 +76,42 @@ macro_rules! for_each_call {
     | BadArgument "not a root account, or outside memory or already there",
       Busy "the root's table of regions is full";
 
-/// Takes back all memory that an account and the accounts below it pay for. Each call does a
-/// bounded part. Goes: every object paid there, wherever it is held, and every capability for the
-/// account but the one named and those it was derived from. First what acts: domains end with
-/// `DeathCause::Revoked` and their parents are told; so does the domain of a context whose object
-/// or time was paid there; devices are made quiet, semaphores and portals answer `PeerDead`. Then
-/// segments: no page is free before its translations are gone. Who touches one then faults. A pool
-/// that is paid there goes on all cores: each takes apart what stands for it there, and the call
-/// says 1 until the last has. What other cores imported of this memory is for their monitors to
-/// take back first.
+/// Revokes all memory that an account and the accounts below it pay for. Each call does a bounded
+/// part. Destroys every object paid there, wherever it is held, and every capability for the
+/// account but the one named and those it was derived from. First objects that act: domains end
+/// with `DeathCause::Revoked` and their parents are told; so does the domain of a context whose
+/// object or time was paid there; devices are made quiet, semaphores and portals give `PeerDead`.
+/// Then segments: no page is free before its translations are invalidated, and a program that
+/// touches one then faults. A pool that is paid there is destroyed on all cores: each destroys what
+/// represents it there, and the call gives 1 until the last has. Monitors of other cores first
+/// revoke what those imported of this memory.
 ///
 /// # Safety
 /// Nothing in this program may use memory that the account pays for.
 20 fn ram_revoke = RamRevoke [Unsafe] (ram: Held<Ram, CONTROL>) -> (more: More)
     | BadArgument "the caller's domain, context or time is paid there: ask somebody outside";
 
-/// Gives an account turns of the core of its own, if it shares those of another (`RamSplit`). What
-/// it pays for has them from now on, and accounts that are split from it later; those split before
-/// keep what they share.
+/// Gives an account turns of the core of its own, if it shares those of another (`RamSplit`). The
+/// contexts that it pays for have them from now on, and so do accounts that are split from it
+/// later; those split before keep the turns that they share.
 21 fn ram_turns = RamTurns [] (ram: Cap<Ram, WRITE>, pcore: Here<CONTROL>) -> ()
     | BadArgument "the root", NoMemory "its parent cannot pay a page",
       Busy "it pays for more than 64 domains, contexts and the like";
 
-/// Makes a segment; tells its physical address if it is CONTIGUOUS, else 0. Zeroed; without EAGER
-/// pages appear at first touch. EAGER and CONTIGUOUS may take several steps (decision 60): the
-/// pages are charged as they are made, of a run all at once; nobody sees the segment before it is
-/// whole. What a call that was given up made goes with the context's next call of this kind, or
-/// with the context. COMMON, with EAGER only: `DomainFork` gives a child a segment of its own with
-/// the same pages, for both to write.
+/// Makes a segment of zeroed pages; tells its physical address if it is CONTIGUOUS, else 0. Without
+/// EAGER the pages are demand-zero. EAGER and CONTIGUOUS may take several steps (decision 60):
+/// pages are charged as they are made, those of a run all at once; nobody can name the segment
+/// before it is complete. What a call that was given up has made is freed by the context's next
+/// call of this kind, or its end. COMMON, with EAGER only: `DomainFork` gives a child a segment of
+/// its own with the same pages, for both to write.
 24 fn segment_alloc = SegmentAlloc [Ring] (ram: Cap<Ram, WRITE>, pages: Pages, flags: Flags) then (done)
     -> (segment: New<Segment>, address: Value);
 
 /// Copies a segment, by a mode of `layout::copy`. Copy-on-write shares pages until one side writes,
 /// copy-on-reference until the copy is read or either is written. A contiguous source is copied at
-/// once: its frames must stay. One of a pool is copied plainly only; each page as it is when its
-/// turn comes, whatever other cores write meanwhile. For one moment of all of it, and to share
-/// pages: `ShareCopy`. Any copy may take several steps, as an eager `SegmentAlloc`: what this
+/// once: its frames must stay. One of a pool can be copied plainly only, each page as it is when
+/// its turn comes, whatever other cores write meanwhile; `ShareCopy` copies all of it as of one
+/// moment, and shares pages. Any copy may take several steps, as an eager `SegmentAlloc`: what this
 /// core's programs write meanwhile is in the pages whose turn comes later.
 25 fn segment_copy = SegmentCopy [] (ram: Cap<Ram, WRITE>, segment: Cap<Segment, READ>, mode: Flags) then (done)
     -> (copy: New<Segment>)
@@ -140,22 +140,22 @@ macro_rules! for_each_call {
 28 fn segment_import = SegmentImport []
     (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, address: Physical, pages: Pages, flags: Flags) -> (segment: New<Segment>);
 
-/// Places part of a segment. The segment's rights must cover the protection
+/// Maps part of a segment in a range. The segment's rights must cover the protection
 /// (`layout::protection`).
 32 fn range_map = RangeMap [] (range: Cap<AddressRange, WRITE>, address: Address, segment: Named<Segment>,
     first_page: FirstPage, pages: Pages, protection: Flags) -> ()
-    | Busy "something is mapped there, or the segment has to do with `ShareCopy` and this is not the one range of its pool that may show it",
+    | Busy "something is mapped there, or the segment is or has a copy by `ShareCopy` and this is not the one range of its pool that may map it",
       BadArgument "outside the window or the segment, W and X together, or a segment of another pool",
-      WrongType "a shared range shows segments of its pool only",
+      WrongType "a shared range maps segments of its pool only",
       NoRights "the segment's rights do not cover the protection: ask for a copy with more",
       NoMemory "no page for tables: raise the account's limit",
       PeerDead "the range's domain ended, or the range or the segment was revoked";
 
 /// Unmaps pages and tells how many were mapped; holes are no error. Splits mappings as needed. May
-/// take several steps (decision 60), from the first address up; after each, all below where it is
-/// are gone for everybody. One that is given up, or refused in a later step as others mapped there
-/// or revoked the range, leaves the rest mapped. The word for its progress is what the steps before
-/// have unmapped.
+/// take several steps (decision 60), from the first address up; after each step nobody can access
+/// the pages below where it is. A call that is given up, or refused in a later step because others
+/// mapped there or revoked the range, leaves the rest mapped. The word for its progress counts what
+/// the steps before have unmapped.
 ///
 /// # Safety
 /// If `range` is the caller's own, nothing may use that memory any more.
@@ -166,9 +166,10 @@ macro_rules! for_each_call {
       PeerDead "the range's domain ended, or it was revoked";
 
 /// Changes the protection of pages. Every page must be mapped by a segment whose capability had
-/// these rights when it was mapped. May take several steps (decision 60): first all of it is looked
-/// at, and a refusal has changed nothing; then it changes from the first address up, and pages
-/// above where it is may still be used as before. One that is given up leaves some changed.
+/// these rights when it was mapped. May take several steps (decision 60): first it checks all
+/// pages, and a refusal has changed nothing; then it changes them from the first address up, and
+/// those above where it is may still be used as before. A call that is given up leaves some
+/// changed.
 ///
 /// # Safety
 /// If `range` is the caller's own, nothing may use that memory beyond the new protection.
@@ -183,45 +184,46 @@ macro_rules! for_each_call {
 35 fn range_get = RangeGet [] (range: Cap<AddressRange, READ>, address: Value) -> (entry: Entry)
     | NotFound "none follows", PeerDead "the range's domain ended, or it was revoked";
 
-/// Makes an empty range that can be nested, and tells its pages: what one entry of the next larger
-/// kind of range takes. Addresses in it begin at 0. `flags`: `layout::domain::WRITE_EXECUTE`.
+/// Makes an empty range that can be nested, and tells its pages: as many as one entry of the next
+/// larger kind of range covers. Addresses in it begin at 0. `flags`:
+/// `layout::domain::WRITE_EXECUTE`.
 36 fn range_alloc = RangeAlloc [] (ram: Cap<Ram, WRITE>, pages: RangePages, flags: Flags)
     -> (range: New<AddressRange>, pages: Value);
 
-/// Shows a range, whole, in another one. Whatever is or will be mapped there is seen, with at most
-/// that protection, which the rights of the second capability must cover. Table pages are shared: a
-/// fault filled through one of the places serves all. The same range can be shown in many places.
-/// `RangeUnmap` takes it out again; to unmap or protect a part of it, name the nested range itself.
+/// Nests a range, whole, in another one. All that is or will be mapped in it can be accessed there,
+/// with at most that protection, which the rights of the second capability must cover. Table pages
+/// are shared: a fault served through one of the places serves all. The same range can be nested in
+/// many places. `RangeUnmap` takes it out again; to unmap or protect a part of it, name the nested
+/// range itself.
 37 fn range_nest = RangeNest []
     (range: Cap<AddressRange, WRITE>, address: NestAddress, nested: Named<AddressRange>, protection: Flags) -> ()
-    | BadArgument "not larger than the range to be shown (so there are no cycles), its end outside the window, or code there may be writable and here not",
+    | BadArgument "not larger than the nested range (so there are no cycles), its end outside the window, or code there may be writable and here not",
       NoRights "the capability does not cover the protection: ask for a copy with more",
       Busy "something is mapped there", NoMemory "no page for tables: raise the account's limit",
       PeerDead "either was revoked, or its domain ended";
 
-/// Shows pages now that would be shown at their first touch, so that touching them does not fault,
-/// and tells how many: at least 1, at most 128; go on after them. Absent pages are made; shared
-/// ones stay shared, but for those copied by reference.
+/// Maps pages now that would be mapped at their first touch, so that touching them does not fault,
+/// and tells how many: at least 1, at most 128; go on after them. Makes absent pages; shared ones
+/// stay shared, except those copied by reference.
 38 fn range_fill = RangeFill [] (range: Cap<AddressRange, WRITE>, address: Address, pages: Pages) -> (pages: Value)
     | BadArgument "nothing that can be read is mapped at the first",
       NoMemory "there is no page for the first: raise the account's limit",
       PeerDead "the range's domain ended, or it was revoked";
 
-/// Makes a table of a page: an empty range as by `RangeAlloc`, whose uppermost table is the page of
-/// a contiguous segment, which goes; tells its pages. Paid by the segment's Ram.
+/// Retypes a page as a table: makes an empty range as by `RangeAlloc`, whose uppermost table is the
+/// page of a contiguous segment, which is destroyed; tells its pages. The segment's Ram pays.
 39 fn range_retype = RangeRetype [] (segment: Held<Segment, CONTROL>, pages: RangePages, flags: Flags)
     -> (range: New<AddressRange>, pages: Value)
     | Busy "the page is mapped, or something else names the segment: unmap it, drop the copies",
       BadArgument "not contiguous, or not one page";
 
-/// Makes a protection domain: root Share, root AddressRange, owner of what is made in it; tells its
-/// object id. `ram` pays for all its tables: to limit it, `RamSplit` before. The name is what it is
-/// called in the log, ASCII without spaces and colons. It shares the part of the log of `log_of`,
-/// so that forks get what one program gets, or has one of its own. Without a pcore it has its
-/// maker's name and shares its maker's part, whatever name and `log_of` say, so that nobody can
-/// write in the name of another or gains by making domains. A domain ends when the last capability
-/// for it outside its own share goes: keep one to keep it alive. `flags`:
-/// `layout::domain::WRITE_EXECUTE`.
+/// Makes a protection domain, with a root Share and a root AddressRange; tells its object id. `ram`
+/// pays for all its tables: to limit it, `RamSplit` before. The log calls it by the name, ASCII
+/// without spaces and colons. It shares the part of the log of `log_of`, so that all forks get what
+/// one program gets, or has one of its own. Without a pcore it has its maker's name and shares its
+/// maker's part, whatever name and `log_of` say, so that nobody can write in the name of another or
+/// gain by making domains. A domain ends when the last capability for it outside its own share is
+/// dropped: keep one to keep it alive. `flags`: `layout::domain::WRITE_EXECUTE`.
 40 fn domain_alloc = DomainAlloc [] (ram: Source<Ram, WRITE>, flags: Flags, pcore: OptionalHere<CONTROL>,
     name: Text<32>, log_of: OptionalCap<Domain, READ>) -> (domain: New<Domain>, id: Value)
     | PeerDead "the domain of `log_of` has ended";
@@ -234,38 +236,38 @@ macro_rules! for_each_call {
 /// Makes a capability for the domain's root address range.
 42 fn domain_range = DomainRange [] (domain: Cap<Domain, WRITE>) -> (range: New<AddressRange>);
 
-/// Ends a domain and frees all it owns. Its death notification follows when all is freed, and so
-/// does the end of this call; that takes several steps (decision 60), in which it is dead for all
-/// who ask. Does not return if the domain is the caller's.
+/// Ends a domain and frees all it owns. This call returns, and the death notification is sent, when
+/// all is freed; that takes several steps (decision 60), in which the domain is dead for all
+/// callers. Does not return if the domain is the caller's.
 43 fn domain_kill = DomainKill [] (domain: Cap<Domain, CONTROL>, status: Value) -> ();
 
 /// Ends the caller's own domain, as `DomainKill` does another.
 44 fn domain_exit = DomainExit [] (status: Value) -> (never: Never);
 
-/// Tells how a domain is, or how it ended.
+/// Tells the state of a domain, or how it ended.
 45 fn domain_state = DomainState [] (domain: Cap<Domain, READ>, state: Out<$crate::DomainState>) -> ();
 
-/// Says who is told when the domain has died and all it owned is freed; at once if that is so.
-/// Replaces an earlier one.
+/// Sets the notification that is sent when the domain has died and all it owned is freed; sends it
+/// at once if that is so. Replaces an earlier one.
 46 fn domain_on_death = DomainOnDeath [] (domain: Cap<Domain, CONTROL>, target: Target) -> ();
 
 /// Fills a child as a copy of the caller (Corey cfork, section 5.1), paid by the child's own Ram.
 /// Each segment whose capability has the INHERIT right is copied copy-on-write into the *same slot*
-/// of the child's share, and each of its mappings is placed at the same address, where it allows no
-/// more than that capability; not so imported segments and those of a pool, which the child has
-/// neither in a slot nor mapped. One in two slots is one in the child's too, and the second allows
+/// of the child's share, and each of its mappings is made at the same address, where it allows no
+/// more than that capability. Imported segments and those of a pool are neither in a slot of the
+/// child nor mapped in it. A segment in two slots is one in the child's, too, and the second allows
 /// no more than the first. May take several steps (decision 60): what the caller's other contexts
-/// write meanwhile is in the pages whose turn comes later, so a caller that wants one instant lets
-/// none of them run. After a refusal the child keeps what it got until then (slots in order, then
-/// mappings) and is to be killed; the caller has all it had.
+/// write meanwhile is in the pages whose turn comes later, so a caller that needs a copy of one
+/// instant lets none of them run. After a refusal the child keeps what it got until then (slots in
+/// order, then mappings) and is to be killed; the caller has all it had.
 47 fn domain_fork = DomainFork [] (child: Cap<Domain, WRITE>) then (slot, address) -> ()
     | BadArgument "the child is the caller's own domain, or a word of progress that the kernel did not write",
       Busy "a slot or an address is taken there: take a new child",
       NoMemory "the child's account is too small: raise its limit", PeerDead "the child has ended";
 
 /// Makes a context. Its control page (one page, `ControlPage`) is mapped read-write at that
-/// address. It may give priorities up to `priority_max`. `flags`: `layout::context`. For a thread
-/// of one's own domain no right on it is needed, for another WRITE.
+/// address. It may give priorities up to `priority_max`. `flags`: `layout::context`. The caller's
+/// own domain needs no right, another's WRITE.
 56 fn context_alloc = ContextAlloc []
     (ram: Cap<Ram, WRITE>, domain: Held<Domain>, control_page: Address, flags: Flags, priority_max: Priority)
     -> (context: New<ExecutionContext>)
@@ -311,8 +313,8 @@ macro_rules! for_each_call {
 61 fn context_resume = ContextResume [Unsafe] () -> (never: Never)
     | BadArgument "the program's instruction pointer is outside the window";
 
-/// Has a context reported that has notifications pending but has not called `Wait` for this long:
-/// because it runs in circles, or waits for a semaphore or a caller. One report per stall. 0 ends
+/// Has the watchdog report a context that has notifications pending but has not called `Wait` for
+/// this long, because it loops, or waits for a semaphore or a caller. Reports a stall once. 0 ends
 /// the watch.
 62 fn context_watch = ContextWatch []
     (context: Cap<ExecutionContext, CONTROL>, limit_ns: WatchLimit, target: OptionalTarget) -> ()
@@ -321,13 +323,13 @@ macro_rules! for_each_call {
 /// Gives the rest of the slice to others of the same priority.
 63 fn yield_slice = Yield [] () -> ();
 
-/// Ends a context: it never runs again, and those who wait for it learn so (`PeerDead`). Does not
+/// Ends a context: it never runs again, and contexts that wait for it get `PeerDead`. Does not
 /// return if it is the caller's own. Its domain and the mapping of its control page stay. Portals
-/// into it lead nowhere; of very many some do so a few steps before it ends (decision 60).
+/// into it have no callee afterwards; of very many some lose it a few steps before (decision 60).
 64 fn context_end = ContextEnd [] (context: Cap<ExecutionContext, CONTROL>) -> ()
     | PeerDead "it has ended before";
 
-/// Says where the caller's upcalls go, for a user-level scheduler of threads; entry 0: nowhere. A
+/// Sets the entry of the caller's upcalls, for a user-level scheduler of threads; 0: none. A
 /// fault that the kernel cannot resolve, badge bits of `upcall_mask`, and with TICKS
 /// (`layout::upcall`) the end of each slice arrive there as `control` says.
 ///
@@ -336,16 +338,16 @@ macro_rules! for_each_call {
 65 fn context_upcall = ContextUpcall [Unsafe] (upcall_entry: Address, stack_top: Address, flags: Flags) -> ()
     | NoRights "a context with LINUX has `ContextProxy`";
 
-/// Tells what ran on a scheduling context, of whatever context: nanoseconds since it was made, its
-/// slice, its priority.
+/// Tells how long a scheduling context was used since it was made, by any context, its slice and
+/// its priority.
 66 fn schedule_stat = ScheduleStat [] (schedule: Cap<SchedulingContext, READ>)
     -> (used_ns: Value, slice_us: Value, priority: Value);
 
 /// Changes the length of slices; a current one that is longer is cut, and none begins anew. With a
 /// period, at least a slice long, a slice is the budget of each period: once it is spent, the time
-/// waits until the period ends, and whom it is donated to goes on with other time only. The first
-/// period begins now, each later one when the time first runs on a new budget, so in n periods on
-/// end it runs for n + 1 budgets at most. Period 0: no budget.
+/// waits until the period ends, and a callee that it is donated to runs on other time only. The
+/// first period begins now, each later one when the time first runs on a new budget, so in n
+/// successive periods it runs for n + 1 budgets at most. Period 0: no budget.
 67 fn schedule_set = ScheduleSet [] (schedule: Cap<SchedulingContext, CONTROL>, slice_us: Slice, period_us: Period) -> ()
     | Busy "a member of a gang has no budget";
 
@@ -357,30 +359,30 @@ macro_rules! for_each_call {
 /// whole n. All cores have one clock (nanoseconds since boot), so members with the same three
 /// numbers run at the same times on their cores, without a message (decision 39). In its window it
 /// comes before other time of its priority and after that of higher ones; while its context waits
-/// others run. Outside it does not run, but others may donate theirs to its context. All 0: at any
-/// time again. The pcore because those of the same priority stand back. A member keeps its windows
-/// until it leaves, gets others, or its context ends.
+/// others run. Outside its window it does not run, but others may donate time to its context. All
+/// 0: it leaves the gang. The pcore is needed because other time of the same priority yields to the
+/// member. A member keeps its windows until it leaves, gets others, or its context ends.
 69 fn schedule_gang = ScheduleGang [] (pcore: Here<CONTROL>, schedule: Cap<SchedulingContext, CONTROL>,
     period_us: Period, slice_us: Period, phase_us: Period) -> ()
     | Busy "its windows would meet those of another member on this core, of whatever priority: take another phase, or a period that divides theirs or that theirs divides; or it has a budget; or the core has 64 members",
       PeerDead "its context ended";
 
-/// Sets the capability's badge bits at its execution context and makes it runnable if it waits. A
-/// portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a
+/// Sets the capability's badge bits at its execution context and unblocks it if it waits. Of a
+/// portal its own badge counts; one without a callee has no effect. Never blocks, never fails for a
 /// full queue.
 72 fn notify = Notify [Ring] (target: CapOf<Notified, NOTIFY>) -> ();
 
-/// Takes all pending badge bits, or sleeps until one comes; 0: the deadline passed. Idle point:
-/// frees those who donated to this context.
+/// Takes all pending badge bits, or waits until one is set; 0: the deadline passed. Unblocks
+/// mailbox callers that donate to this context.
 73 fn wait = Wait [] (deadline_ns: Deadline) -> (bits: Value);
 
-/// Takes a number (1..1024) under which other cores may wake a local context, or come up at a local
-/// semaphore. A portal's own badge counts, a semaphore has none. Freed with the context, portal or
-/// semaphore.
+/// Allocates a number (1..1024) by which other cores may notify a context of this core, or add to a
+/// semaphore. Of a portal its own badge counts, a semaphore has none. The number is freed with the
+/// context, portal or semaphore.
 74 fn wake_slot_alloc = WakeSlotAlloc [] (pcore: Here<CONTROL>, target: CapOf<Woken>, badge: Badge) -> (slot: Value)
     | Busy "all are taken", PeerDead "the context has ended";
 
-/// Makes a capability to notify a context of another core, or to come up at its semaphore.
+/// Makes a capability to notify a context of another core, or to add to a semaphore there.
 75 fn wake_slot_import = WakeSlotImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core, slot: Choice)
     -> (remote: New<RemoteContext>);
 
@@ -388,30 +390,30 @@ macro_rules! for_each_call {
 76 fn wake_slot_free = WakeSlotFree [] (pcore: Here<CONTROL>, slot: Choice) -> ()
     | NotFound "the slot is free";
 
-/// Makes an entrance into a context of this core; a MAILBOX portal may lead nowhere yet
+/// Makes an entrance into a context of this core; a MAILBOX portal may have no callee yet
 /// (`Handle::NONE`). `kind`: `layout::portal`.
 80 fn portal_alloc = PortalAlloc []
     (ram: Cap<Ram, WRITE>, context: OptionalCap<ExecutionContext, CONTROL>, badge: Badge, kind: Flags)
     -> (portal: New<Portal>);
 
-/// Calls through a portal and gives the callee the caller's time until it answers (NOVA donation
-/// and helping). RENDEZVOUS portal: passes four words and waits for `PortalReplyWait` of the
-/// callee, which passes three. MAILBOX portal: sets the badge bits, donates time until the callee
-/// reaches Wait, none to one that was not started; it also goes on when it is itself notified, if
-/// the callee has time of its own. `Timeout`, `PeerDead`: what the callee did for it until then
-/// stays. One that is in line gets `Busy` later if the callee's own calls need the room.
+/// Calls through a portal and donates the caller's time to the callee until it replies (NOVA
+/// donation and helping). RENDEZVOUS portal: passes four words and waits for `PortalReplyWait` of
+/// the callee, which passes three. MAILBOX portal: sets the badge bits and donates time until the
+/// callee reaches Wait, none to one that was not started; the caller also goes on when it is itself
+/// notified, if the callee has time of its own. After `Timeout` and `PeerDead` what the callee did
+/// until then stays. A queued caller gets `Busy` later if the callee's own calls need the room.
 81 fn portal_call = PortalCall [Direct] (portal: Cap<Portal, CALL>, words: Words<4>, deadline_ns: Deadline)
     -> (words: Words<3>)
     | Busy "the callee waits for the caller, or more than 16 calls would wait for each other: call later",
-      Timeout "not answered by then", PeerDead "the callee ended, or the portal leads nowhere: bind again";
+      Timeout "no reply by then", PeerDead "the callee ended, or the portal has none: bind again";
 
-/// Answers the current rendezvous caller if there is one and waits for the next. After `Timeout`
-/// the answer is given all the same, and making the call again answers nobody.
+/// Replies to the current rendezvous caller if there is one and waits for the next. After `Timeout`
+/// the reply is given all the same, and the same call made again replies to nobody.
 82 fn portal_reply_wait = PortalReplyWait [Direct] (words: Words<3>, deadline_ns: Deadline) -> (call: Rendezvous)
     | Timeout "nobody called until the deadline";
 
-/// Makes a MAILBOX portal lead to another context of this core, or nowhere (`Handle::NONE`): so
-/// those who hold a component's doorbell keep it when the component is restarted.
+/// Gives a MAILBOX portal another callee on this core, or none (`Handle::NONE`): so holders of a
+/// component's doorbell keep it when the component is restarted.
 83 fn portal_set = PortalSet [] (portal: Cap<Portal, CONTROL>, context: OptionalCap<ExecutionContext, CONTROL>) -> ()
     | BadArgument "a rendezvous portal";
 
@@ -419,20 +421,19 @@ macro_rules! for_each_call {
 88 fn semaphore_alloc = SemaphoreAlloc [] (ram: Cap<Ram, WRITE>, count: Choice) -> (semaphore: New<Semaphore>);
 
 /// Adds to a semaphore's count, at least 1. A semaphore needs WRITE, a RemoteContext of its wake
-/// slot NOTIFY. To another core the count goes by its mailbox, soon, and what overflows there is
-/// lost.
+/// slot NOTIFY. Another core gets the count soon, by its mailbox, and loses what overflows there.
 89 fn semaphore_up = SemaphoreUp [] (semaphore: CapOf<NearOrFarSemaphore>, count: Value) -> ()
     | BadArgument "0, or the count would pass 2^31", NoRights "a semaphore needs WRITE, a RemoteContext NOTIFY";
 
 /// Takes one from a semaphore's count, or waits for it; first come, first served.
 90 fn semaphore_down = SemaphoreDown [] (semaphore: Cap<Semaphore, READ>, deadline_ns: Deadline) -> ()
-    | Timeout "nobody came up until the deadline", PeerDead "its memory was revoked";
+    | Timeout "nobody added to it until the deadline", PeerDead "its memory was revoked";
 
-/// Runs a claimed core that stands still. The core starts, or goes on, with the one domain
-/// described there and nothing else; the segments are kept until it halts.
+/// Runs a claimed core that is halted, with the one domain that the launch describes and nothing
+/// else; holds the segments until the core halts.
 96 fn pcore_run = PcoreRun [] (pcore: Held<Pcore, CONTROL>, launch: In<$crate::pcore::Launch>) -> ()
     | Busy "it runs", BadHandle "a segment of the launch: an empty slot", WrongType "a segment of the launch is none",
-      NoRights "a segment's rights do not cover how it is shown or lack DMA",
+      NoRights "a segment's rights do not cover its protection or lack DMA",
       BadArgument "a segment that is not contiguous memory, places that overlap, or a pcore that was not claimed",
       TooDeep "a segment of the launch is a copy of a copy and so on, 16 times";
 
@@ -444,23 +445,22 @@ macro_rules! for_each_call {
 /// Tells this core, the number of cores, and how many run.
 98 fn pcore_current = PcoreCurrent [Ring] () -> (core: Value, cores: Value, running: Value);
 
-/// Takes a core out of the free pool, for those who hold the capability. When its last capability
-/// goes, the core is halted and free again.
+/// Claims a core of the free pool. When the last capability for the claim is dropped, the core is
+/// halted and free again.
 99 fn pcore_alloc = PcoreAlloc [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core) -> (claimed: New<Pcore>)
     | Busy "it is claimed, or was and still halts", BadArgument "core 0", OtherCore "the pool is core 0's: ask its monitor";
 
-/// Ends what runs on a core and lets it idle, its memory kept for the next run. A core's own pcore
-/// halts it at once; another's is halted soon, see `PcoreWatch`; one that stands still already
-/// stays so.
+/// Ends the domain that runs on a core and halts it, with its memory kept for the next run. A
+/// core's own pcore halts it at once, a claim soon, see `PcoreWatch`. A halted core stays halted.
 100 fn pcore_halt = PcoreHalt [] (pcore: Cap<Pcore, CONTROL>) -> ()
     | BadArgument "core 0's own, or a pcore that was not claimed";
 
-/// Says who is told when a claimed core runs, and when it has halted, by order or because its first
-/// domain ended. Replaces an earlier one.
+/// Sets the notification that is sent when a claimed core runs, and when it has halted, by order or
+/// because its first domain ended. Replaces an earlier one.
 101 fn pcore_watch = PcoreWatch [] (pcore: Cap<Pcore, CONTROL>, target: Target) -> ()
     | BadArgument "a pcore that was not claimed";
 
-/// Makes a claimed core that stands still a kernel core: from its next run on it polls this too and
+/// Makes a claimed core that is halted a kernel core: from its next run on it polls this too and
 /// runs no program; tells the index in its device list. `kind`: `pcore::polled`. The segment also
 /// needs DMA. Offset, core and wake slot are for `WORD` only.
 102 fn pcore_add_device = PcoreAddDevice [] (pcore: Cap<Pcore, CONTROL>, kind: Choice, segment: Source<Segment, READ_WRITE>,
@@ -482,7 +482,7 @@ macro_rules! for_each_call {
 105 fn device_alloc = DeviceAlloc [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, hwid: Value) -> (device: New<Device>)
     | Busy "claimed, on whatever core", NotFound "no device has that id";
 
-/// Makes a segment over a register window (0..6), to be written only if the device is (WRITE), and
+/// Makes a segment over a register window (0..6), writable only with the device's WRITE right, and
 /// tells the window's offset in its first page.
 106 fn device_window = DeviceWindow [] (device: Held<Device, READ>, ram: Cap<Ram, WRITE>, window: Value)
     -> (segment: New<Segment>, offset: Value)
@@ -502,8 +502,8 @@ macro_rules! for_each_call {
 109 fn device_interrupt = DeviceInterrupt [] (device: Cap<Device, CONTROL>, entry: Value, target: Target) -> ()
     | NotFound "the device has no such interrupt", Busy "the core is out of vectors";
 
-/// Lets the device read and write memory (1), or stops it (0): then its interrupts are masked, too,
-/// and it is quiet. Safe in itself: addresses reach a device through its registers only, and
+/// Enables the device as bus master (1), to read and write memory, or stops it (0) and masks its
+/// interrupts. Safe in itself: addresses reach a device through its registers only, and
 /// writing those is unsafe, or needs a DMA right, already.
 111 fn device_master = DeviceMaster [] (device: Cap<Device, CONTROL>, on: Switch) -> ()
     | NotFound "a device of ports";
@@ -532,25 +532,25 @@ macro_rules! for_each_call {
 
 /// Makes a share that several cores can use (decision 38); tells its object id. Without `parent` it
 /// takes so many pages (8 up) of the Ram for a new pool; its first share comes into the caller's
-/// root share. Else the new one lies in the pool of `parent` and is known there; Ram and pages are
-/// not looked at. What another core or a slow caller names in it is found without a lock; what
-/// changes it takes its lock, a kind of `layout::lock`. A new pool may take several steps (decision
-/// 60), which the upper half of that word counts.
+/// root share. With `parent` the new one lies in the pool of `parent` and is added to it; Ram and
+/// pages are ignored. Objects in it are found without a lock; changes take its lock, a kind of
+/// `layout::lock`. A new pool may take several steps (decision 60), which the upper half of that
+/// word counts.
 208 fn share_alloc = ShareAlloc [] (parent: OptionalCap<Share, WRITE>, ram: OptionalCap<Ram, WRITE>, pages: Value, lock: Flags,
     name: Name) -> (share: NewShared<Share>, id: SharedId)
     | BadArgument "too few pages, or too many", NoMemory "the Ram, or the pool", Busy "the core has 64 pools",
       PeerDead "the pool's Ram was revoked";
 
-/// Makes a shared object known in a share (Corey share_addobj), one reference more. Without `share`
-/// in the caller's root share, as an object of this core that its own Ram pays. The object needs
-/// GRANT.
+/// Adds a shared object to a share (Corey share_addobj), with one reference more; without `share`
+/// to the caller's root share, as an object of this core that the share's Ram pays for. The object
+/// needs GRANT.
 209 fn share_add = ShareAdd [] (share: OptionalCap<Share, WRITE>, object: Named<Any>, rights: RightsWanted)
     -> (handle: NewShared<Any>)
     | WrongType "the object is private", BadArgument "of another pool", Busy "known there already",
       NoRights "the object lacks GRANT";
 
-/// Takes an object out of a share (Corey share_delobj), one reference less; the object goes with
-/// its last. A name in the root share goes by `CapDrop` (Corey self_drop).
+/// Removes an object from a share (Corey share_delobj), with one reference less; the last destroys
+/// it. `CapDrop` removes a name in the root share (Corey self_drop).
 210 fn share_remove = ShareRemove [] (share: Cap<Share, WRITE>, id: SharedId) -> ()
     | NotFound "it is not known there", PeerDead "the pool's Ram was revoked";
 
@@ -559,7 +559,7 @@ macro_rules! for_each_call {
 211 fn share_stat = ShareStat [] (share: Cap<Share, READ>) -> (stat: Words<3>)
     | PeerDead "the pool's Ram was revoked";
 
-/// Tells how another core finds the pool of a share: for monitors to tell each other.
+/// Tells the id by which another core finds the pool of a share: for monitors to tell each other.
 212 fn share_pool = SharePool [] (pcore: Here<CONTROL>, share: Cap<Share, GRANT>) -> (pool: SharedId)
     | PeerDead "the pool's Ram was revoked";
 
@@ -567,10 +567,10 @@ macro_rules! for_each_call {
 213 fn share_import = ShareImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, pool: SharedId) -> (share: New<Share>)
     | NotFound "there is no such pool (any more)", PeerDead "its Ram was revoked", Busy "the core has 64 pools";
 
-/// Makes a segment of a share's pool, known in the share; tells its object id. Zeroed; with
-/// `flags` 0 its pages appear at first touch, on whatever core, and are the pool's: who touches one
-/// when the pool is full ends with `DeathCause::NoMemory`. With `layout::segment::CONTIGUOUS` they
-/// are there now, side by side.
+/// Makes a segment in a share's pool and adds it to the share; tells its object id. Its pages are
+/// zeroed and the pool's. With `flags` 0 they are demand-zero, on any core: a domain that touches
+/// one when the pool is full ends with `DeathCause::NoMemory`. With `layout::segment::CONTIGUOUS`
+/// they are allocated now, in one run.
 214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: Pages, name: Name, flags: Flags)
     -> (segment: NewShared<Segment>, id: SharedId)
     | NoMemory "the pool has no run of free pages that long, or none for a word per page";
@@ -580,27 +580,27 @@ macro_rules! for_each_call {
 215 fn object_name = ObjectName [] (object: Named<Any>) -> (name: Name, references: Value)
     | WrongType "private objects have no names";
 
-/// Makes an address range that several cores can show, with the very same table pages; its tables
-/// and mappings are paid by the pool; tells its object id and its pages. Give it a name in the root
-/// share (`ShareAdd`) to map in it; `RangeNest` shows it. Only segments of its pool can be mapped
-/// there, no ranges. What maps, unmaps, protects and serves faults takes its lock, a kind of
-/// `layout::lock`. `RangeUnmap` and `RangeProtect` return when no core sees any more what was taken
-/// away. `flags`: `layout::domain::WRITE_EXECUTE`.
+/// Makes an address range that several cores can map, with the very same table pages; the pool pays
+/// for its tables and mappings; tells its object id and its pages. Add it to the root share
+/// (`ShareAdd`) to map in it; `RangeNest` maps it. Only segments of its pool can be mapped in it,
+/// no ranges. Map, unmap, protect and faults take its lock, a kind of `layout::lock`. `RangeUnmap`
+/// and `RangeProtect` return when no core can access any more what was unmapped or protected.
+/// `flags`: `layout::domain::WRITE_EXECUTE`.
 216 fn share_range = ShareRange [] (share: Cap<Share, WRITE>, pages: RangePages, lock: Flags, name: Name, flags: Flags)
     -> (range: NewShared<AddressRange>, id: SharedId, pages: Value);
 
-/// Tells three numbers that a shared range has counted, `layout::range_stat`.
+/// Tells three counters of a shared range, `layout::range_stat`.
 217 fn range_stat = RangeStat [] (range: Cap<AddressRange, READ>, what: Choice) -> (stat: Words<3>)
     | WrongType "it is a core's own", PeerDead "the range's domain ended, or it was revoked";
 
 /// Makes a segment that shares all pages with another one of its pool until either is written;
-/// tells its object id. It has what the other had at one moment of the call, whatever writes
-/// meanwhile; who writes a page first takes a new one from the pool, and goes on when no core sees
-/// the old one in its place any more. From then on both segments are shown by one range of the pool
-/// at most, each by its own. The segment needs READ.
+/// tells its object id. It holds what the other held at one moment of the call, whatever is written
+/// meanwhile. The first writer of a page gets a new one from the pool, and goes on when no core can
+/// access the old one in its place any more. From then on one range of the pool at most maps each
+/// of both segments. The segment needs READ.
 218 fn share_copy = ShareCopy [] (share: Cap<Share, WRITE>, segment: Named<Segment>, name: Name)
     -> (copy: NewShared<Segment>, id: SharedId)
-    | Busy "a core's own range shows it, or several", WrongType "no segment, or a private one",
+    | Busy "a core's own range maps it, or several do", WrongType "no segment, or a private one",
       BadArgument "of another pool, or made CONTIGUOUS", NoRights "the segment lacks READ";
 
     } };
