@@ -57,7 +57,7 @@ pub use segment::Segment;
 pub use semaphore::Semaphore;
 pub use slot::Slot;
 
-use shared_objects::{PoolOwner, SharedShare, destroy_share, drain_pool_owner};
+use shared_objects::{PoolOwner, SharedShare, destroy_share, drain_owner};
 
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
@@ -235,7 +235,7 @@ impl Kernel {
             // One that could not be made, or that was revoked and had given up its own name.
             ObjectType::Domain => self.empty_domain(typed(object), budget),
             ObjectType::AddressRange => typed::<Range>(object).clear(self, budget),
-            ObjectType::Pool => drain_pool_owner(self, typed(object), budget),
+            ObjectType::Pool => drain_owner(self, typed(object), budget),
             ObjectType::Portal if typed::<Portal>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             ObjectType::Semaphore if typed::<Semaphore>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             _ => true,

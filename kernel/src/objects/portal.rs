@@ -114,10 +114,7 @@ impl Portal {
 pub(super) fn destroy(kernel: &mut Kernel, portal: Ptr<Portal>) {
     portal.set_callee(None);
     kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
-    assert!(
-        !portal.of_callee.is_linked() && portal.wake_slots.get() == 0,
-        "a portal is destroyed with a callee or wake slots"
-    );
+    assert!(!portal.of_callee.is_linked() && portal.wake_slots.get() == 0, "a portal ends with a callee or wake slots");
 }
 
 impl Ptr<Portal> {

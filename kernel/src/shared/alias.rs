@@ -465,7 +465,7 @@ pub fn destroy_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
 }
 
 /// Frees the pages of a pool without aliases, from the end on; tells whether the budget sufficed.
-pub fn drain_pool_owner(kernel: &mut Kernel, owner: Ptr<PoolOwner>, budget: &mut Budget) -> bool {
+pub fn drain_owner(kernel: &mut Kernel, owner: Ptr<PoolOwner>, budget: &mut Budget) -> bool {
     while let Some(last) = owner.pages.get().checked_sub(1) {
         if !budget.spend(1) {
             return false;

@@ -21,7 +21,7 @@ pub mod registry;
 mod segment;
 mod share;
 
-pub use alias::{Alias, Found, Local, New, PoolOwner, SharedShare, destroy_share, drain_pool_owner, shared};
+pub use alias::{Alias, Found, Local, New, PoolOwner, SharedShare, destroy_share, drain_owner, shared};
 pub use object::{Name, ObjectKind, SharedObject};
 pub use pool::Pool;
 pub use range::{RangeStat, SharedRange};

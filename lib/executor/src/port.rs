@@ -377,9 +377,10 @@ pub(crate) fn heat_all() {
 /// responses before the caller goes on, requests after it, and their tasks run beside the caller's.
 const TURNS_TO_TAKE_IN: usize = 3;
 
-/// Takes in what lies in the rings of all ports, whether the peers have rung yet or not, and lets
-/// the tasks for it run once. A caller that refuses a request because of how things stand looks
-/// again after this: one peer's message may be handled before another's that was sent earlier.
+/// Takes in what lies in the rings of all ports, whether their peers have notified it yet or not,
+/// and lets the tasks for it run once. A server calls this before it refuses a request because of
+/// how things stand, and looks again: one peer's message may be handled before another's that was
+/// sent earlier.
 pub async fn take_in_all() {
     heat_all();
     for _ in 0..TURNS_TO_TAKE_IN {
