@@ -45,6 +45,8 @@ enum Command {
     Bench(bench::Options),
     /// Run the nodes' protocols under simulated delays, deaths and restarts
     Sim(test::sim::Options),
+    /// Cut the power of a guest's disk at many moments of a run, and look what is left
+    DiskTest(test::disk::Options),
     /// Check format, lints and the rules of the house
     Check,
     /// Show what this machine has, and what is missing
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::testing::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => test::sim::run(&options),
+        Command::DiskTest(options) => test::disk::run(&options),
         Command::Check => tidy::check::run(),
         Command::Doctor => run::doctor::run(),
         Command::Chaos(options) => run::chaos::run(&options),

@@ -109,7 +109,7 @@ impl Systems {
         Ok(Systems {
             pelago: Testbed::new(accel)?,
             inside,
-            linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
+            linux: Linux::find(Some(&measure)).map_err(|error| format!("{error:#}")),
             measure,
             memory_bytes,
             functions,

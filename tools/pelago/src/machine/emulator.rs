@@ -31,6 +31,8 @@ const KNOWN_MIB: [(&str, u64); 2] = [
     ("node", 36),
     ("nodejs", 36),
 ];
+/// How long requests to a block server wait for it to be there again, seconds.
+const RECONNECT_S: u32 = 30;
 const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
 /// The second of microvm's windows, and its line at the second I/O APIC (QEMU's
 /// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
@@ -220,6 +222,8 @@ pub struct Machine {
     pub has_pair: bool,
     /// Has a disk of so many zeros, with PCI only; 0: none.
     pub disk_bytes: u64,
+    /// Has a disk that a block server serves at this local socket (`block`), with PCI only.
+    pub block: Option<PathBuf>,
     /// Socket at which the emulator takes commands (QMP).
     pub commands: Option<PathBuf>,
     /// Stay before the first instruction.
@@ -265,6 +269,7 @@ impl Machine {
             has_card: true,
             has_pair: false,
             disk_bytes: 0,
+            block: None,
             commands: None,
             paused: false,
             gdb: None,
@@ -368,6 +373,14 @@ impl Machine {
         if self.disk_bytes > 0 {
             add(&["-blockdev", &format!("driver=null-co,node-name=d0,size={},read-zeroes=on", self.disk_bytes)]);
             add(&["-device", "virtio-blk-pci,drive=d0,disable-legacy=on"]);
+        }
+        if let Some(path) = &self.block {
+            let server = format!("server.type=unix,server.path={}", path.display());
+            add(&[
+                "-blockdev",
+                &format!("driver=nbd,node-name=d1,{server},reconnect-delay={RECONNECT_S},discard=unmap"),
+            ]);
+            add(&["-device", "virtio-blk-pci,drive=d1,disable-legacy=on"]);
         }
         if let Some(path) = &self.commands {
             add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);

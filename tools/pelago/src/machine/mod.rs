@@ -1,7 +1,6 @@
 //! The emulator and the guest in it: how it is started, spoken to, and watched.
 
 pub mod accelerator;
-#[allow(dead_code, reason = "the next change boots a guest with it")]
 pub mod block;
 pub mod bochs;
 pub mod console_filter;

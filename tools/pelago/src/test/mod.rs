@@ -1,6 +1,7 @@
 //! Unit tests, boot scenarios, and what judges them.
 
 pub mod audit;
+pub mod disk;
 pub mod notes;
 pub mod quick;
 pub mod repeat;

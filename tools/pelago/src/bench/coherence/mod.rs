@@ -113,7 +113,7 @@ impl Guests<'_> {
     /// yet: our own rows need none.
     pub fn prepare(testbed: Option<&Testbed>) -> Result<Guests<'_>> {
         let measure = peer::build_measure()?;
-        let linux = Linux::find(&measure).map_err(|error| format!("{error:#}"));
+        let linux = Linux::find(Some(&measure)).map_err(|error| format!("{error:#}"));
         Ok(Guests { plugin: Plugin::prepare()?, testbed, measure, linux })
     }
 

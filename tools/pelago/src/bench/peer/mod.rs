@@ -62,20 +62,29 @@ const NETWORK: &str =
 pub struct Linux {
     package: Package,
     busybox: Vec<u8>,
-    measure: Vec<u8>,
+    measure: Option<Vec<u8>>,
+    /// What is loaded at boot, and what these need.
+    modules: Vec<&'static str>,
 }
 
 impl Linux {
-    /// Finds the kernel and busybox; `measure` is the program to be run in it.
-    pub fn find(measure: &Path) -> Result<Linux> {
+    /// Finds the kernel and busybox; `measure` is the measuring program, if that is to be run in it.
+    pub fn find(measure: Option<&Path>) -> Result<Linux> {
         let busybox = std::env::var_os("PELAGO_BUSYBOX").context(
             "the Linux guest needs a static busybox and PELAGO_BUSYBOX names none; run `./pelago bench`, which fetches one",
         )?;
         Ok(Linux {
             package: Package::find(&crate::host::place::linux_package())?,
             busybox: crate::host::files::read(Path::new(&busybox))?,
-            measure: crate::host::files::read(measure)?,
+            measure: measure.map(crate::host::files::read).transpose()?,
+            modules: MODULES.to_vec(),
         })
+    }
+
+    /// The same that loads a module more.
+    pub fn with_module(mut self, name: &'static str) -> Linux {
+        self.modules.push(name);
+        self
     }
 
     /// The kernel's words under that accelerator.
@@ -106,8 +115,10 @@ impl Linux {
             archive.folder(folder, 0o755);
         }
         archive.file("bin/busybox", 0o755, self.busybox.clone());
-        archive.file(MEASURE, 0o755, self.measure.clone());
-        let modules = self.package.modules(&MODULES)?;
+        if let Some(measure) = &self.measure {
+            archive.file(MEASURE, 0o755, measure.clone());
+        }
+        let modules = self.package.modules(&self.modules)?;
         let names: Vec<_> = modules.iter().map(|(name, _)| name.as_str()).collect();
         archive.file("init", 0o755, script(&names, words).into_bytes());
         for (name, content) in modules {

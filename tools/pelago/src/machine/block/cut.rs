@@ -4,12 +4,15 @@
 //! All that was durable is there. Of each other write a part is: nothing, all of it, or some of its
 //! sectors, in the order of the log, by dice that a seed and the cut's number give. So a sector
 //! holds what was durable there or something that was written to it later, never anything else.
+//!
+//! What is larger than a sector and yet never torn is the caller's to name: file systems rely on it.
 
 use crate::machine::block::SECTOR_BYTES;
 use crate::machine::block::image::Image;
 use crate::machine::block::log::{Content, Entry, Log};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
 
 /// What the disk makes of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,14 @@ pub enum Cache {
     /// Nothing, and nothing is written through either: a disk that lies. To see that a test finds
     /// it.
     Ignoring,
+}
+
+/// How the disk behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk<'a> {
+    pub cache: Cache,
+    /// Stretches, of whole sectors, that it writes whole or not at all.
+    pub whole: &'a [Range<u64>],
 }
 
 /// Which cut.
@@ -54,7 +65,7 @@ pub fn cuts(log: &Log, count: u64, seed: u64) -> Vec<Cut> {
 
 impl Cut {
     /// The disk that it leaves.
-    pub fn image(&self, log: &Log, cache: Cache) -> Image {
+    pub fn image(&self, log: &Log, disk: Disk) -> Image {
         let happened = &log.entries()[..self.position];
         let mut dice = dice(self.seed, self.number, Use::Losses);
         let fate = match dice.random_range(0..8) {
@@ -62,14 +73,14 @@ impl Cut {
             1 => Fate::AllKept,
             _ => Fate::Each,
         };
-        let durable = durable(happened, cache);
+        let durable = durable(happened, disk.cache);
         let mut image = log.initial().clone();
         for (index, entry) in happened.iter().enumerate() {
             let Entry::Write { offset, content, is_through } = entry else { continue };
-            if index < durable || (*is_through && cache == Cache::Honest) {
+            if index < durable || (*is_through && disk.cache == Cache::Honest) {
                 content.apply(&mut image, *offset, 0, content.bytes());
             } else {
-                keep_some(&mut image, *offset, content, fate, &mut dice);
+                keep_some(&mut image, (*offset, content), disk.whole, fate, &mut dice);
             }
         }
         image
@@ -85,8 +96,13 @@ fn durable(happened: &[Entry], cache: Cache) -> usize {
     covered.max().unwrap_or(0)
 }
 
-fn keep_some(image: &mut Image, offset: u64, content: &Content, fate: Fate, dice: &mut impl Rng) {
-    let bytes = content.bytes();
+fn keep_some(
+    image: &mut Image,
+    (offset, content): (u64, &Content),
+    whole: &[Range<u64>],
+    fate: Fate,
+    dice: &mut impl Rng,
+) {
     let is_torn = match fate {
         Fate::AllLost => return,
         Fate::AllKept => false,
@@ -96,15 +112,20 @@ fn keep_some(image: &mut Image, offset: u64, content: &Content, fate: Fate, dice
             _ => true,
         },
     };
-    let mut from = 0;
-    while from < bytes {
-        // Sectors are the disk's, not the write's.
-        let to = if is_torn { bytes.min((offset + from + 1).next_multiple_of(SECTOR_BYTES) - offset) } else { bytes };
+    let (mut at, end) = (offset, offset + content.bytes());
+    while at < end {
+        let next = if is_torn { end.min(atom_end(at, whole)) } else { end };
         if !is_torn || dice.random() {
-            content.apply(image, offset, from, to);
+            content.apply(image, offset, at - offset, next - offset);
         }
-        from = to;
+        at = next;
     }
+}
+
+/// Where the sector, or what else is not torn, ends that `at` is in.
+fn atom_end(at: u64, whole: &[Range<u64>]) -> u64 {
+    let stretch = whole.iter().find(|stretch| stretch.contains(&at));
+    stretch.map_or_else(|| (at + 1).next_multiple_of(SECTOR_BYTES), |stretch| stretch.end)
 }
 
 /// What dice are for: they differ by it.
@@ -128,6 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     const SECTORS: u64 = 40;
+    const HONEST: Disk = Disk { cache: Cache::Honest, whole: &[] };
 
     /// What happens to a disk: of each write every sector holds a number that no other write has.
     #[derive(Clone, Debug)]
@@ -229,12 +251,12 @@ mod tests {
             let log = log_of(&steps);
             let position = at.index(log.entries().len() + 1);
             let cut = Cut { seed, number, position };
-            let image = seen(&cut.image(&log, Cache::Honest));
+            let image = seen(&cut.image(&log, HONEST));
             for (sector, number) in (0..).zip(&image) {
                 let allowed = allowed(&log, position, sector);
                 prop_assert!(allowed.contains(number), "sector {sector} holds {number}, not one of {allowed:?}");
             }
-            prop_assert_eq!(&image, &seen(&cut.image(&log, Cache::Honest)));
+            prop_assert_eq!(&image, &seen(&cut.image(&log, HONEST)));
         }
     }
 
@@ -249,7 +271,8 @@ mod tests {
         ]);
         let states = |cache| {
             let cut = |number| Cut { seed: 5, number, position: 4 };
-            let states = (0..400).map(|number| seen(&cut(number).image(&log, cache))[..2].to_vec());
+            let states =
+                (0..400).map(|number| seen(&cut(number).image(&log, Disk { cache, whole: &[] }))[..2].to_vec());
             states.collect::<std::collections::BTreeSet<_>>()
         };
         let of = |first: [u64; 2], second: &[u64]| -> Vec<Vec<u64>> {
@@ -267,9 +290,23 @@ mod tests {
             Step::Write { sector: 1, count: 1, is_through: false },
             Step::Flush { behind: 1 },
         ]);
-        let cut = |number| seen(&Cut { seed: 1, number, position: 3 }.image(&log, Cache::Honest))[..2].to_vec();
+        let cut = |number| seen(&Cut { seed: 1, number, position: 3 }.image(&log, HONEST))[..2].to_vec();
         let states: std::collections::BTreeSet<_> = (0..100).map(cut).collect();
         assert_eq!(states.into_iter().collect::<Vec<_>>(), [vec![2, 1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn what_is_whole_is_not_torn() {
+        let log = log_of(&[Step::Write { sector: 1, count: 5, is_through: false }]);
+        let whole = 2 * SECTOR_BYTES..4 * SECTOR_BYTES;
+        let states = |whole: &[Range<u64>]| {
+            let disk = Disk { cache: Cache::Honest, whole };
+            let cut = |number| seen(&Cut { seed: 1, number, position: 1 }.image(&log, disk))[1..6].to_vec();
+            (0..2000).map(cut).collect::<std::collections::BTreeSet<_>>()
+        };
+        // Five sectors, each old or new; of the two that go together all others remain.
+        assert_eq!((states(&[]).len(), states(std::slice::from_ref(&whole)).len()), (32, 16));
+        assert!(states(&[whole]).iter().all(|sectors| sectors[1] == sectors[2]));
     }
 
     #[test]

@@ -266,10 +266,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::block::cut::{Cache, Cut};
+    use crate::machine::block::cut::{Cache, Cut, Disk};
     use std::io::{Read, Write};
 
     const DISK_BYTES: u64 = 1 << 20;
+    /// Requests of this number are written through.
+    const THROUGH: u64 = 99;
 
     /// A client as small as can be.
     struct Client(UnixStream);
@@ -289,7 +291,10 @@ mod tests {
         }
 
         fn send(&mut self, command: u16, cookie: u64, offset: u64, bytes: u32, data: &[u8]) {
-            let head = [&0x2560_9513u32.to_be_bytes()[..], &[0, 0], &command.to_be_bytes(), &cookie.to_be_bytes()];
+            // The high half of a command is its flags.
+            let command = u32::from(command).to_be_bytes();
+            let command = if cookie == THROUGH { [0, 1, command[2], command[3]] } else { command };
+            let head = [&0x2560_9513u32.to_be_bytes()[..], &command, &cookie.to_be_bytes()];
             let place = [&offset.to_be_bytes()[..], &bytes.to_be_bytes()];
             self.0.write_all(&[&head.concat()[..], &place.concat(), data].concat()).unwrap();
         }
@@ -343,18 +348,21 @@ mod tests {
         assert_eq!(client.ask(zeros, 3 * SECTOR_BYTES, 512, &[]), Some(0));
         assert_eq!(client.ask(trim, 0, 1024, &[]), Some(0));
         assert_eq!(client.read(3), 0);
+        client.send(zeros, THROUGH, 512, 512, &[]);
+        assert_eq!(client.answer(), Some((THROUGH, 0)));
         for (offset, bytes) in [(1, 512), (0, 1), (DISK_BYTES, 512), (u64::MAX - 511, 512)] {
             assert_eq!(client.ask(0, offset, bytes, &[]), Some(Errno::Invalid as u32), "{offset} {bytes}");
         }
         // A kind that was not offered.
         assert_eq!(client.ask(7, 0, 512, &[]), Some(Errno::Invalid as u32));
-        let write = |offset, content| Entry::Write { offset, content, is_through: false };
+        let write = |offset, content| Entry::Write { offset, content, is_through: offset == 512 };
         let wanted = [
             write(1536, Content::Data(vec![5; 512])),
             Entry::Flush { covers: 1 },
             Entry::Mark(1),
             write(1536, Content::Zeros(512)),
             write(0, Content::Zeros(1024)),
+            write(512, Content::Zeros(512)),
         ];
         assert_eq!(server.finish().unwrap().entries(), wanted);
     }
@@ -370,7 +378,8 @@ mod tests {
         let log = server.finish().unwrap();
         assert_eq!(log.entries()[2], Entry::Flush { covers: 1 });
         let lost = |number| {
-            let (image, mut byte) = (Cut { seed: 0, number, position: 3 }.image(&log, Cache::Honest), [0; 513]);
+            let disk = Disk { cache: Cache::Honest, whole: &[] };
+            let (image, mut byte) = (Cut { seed: 0, number, position: 3 }.image(&log, disk), [0; 513]);
             image.read(0, &mut byte);
             assert_eq!(byte[0], 1);
             byte[512] == 0

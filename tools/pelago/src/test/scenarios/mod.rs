@@ -39,6 +39,7 @@ mod multicore_program;
 mod network_link;
 mod objects;
 mod open_connections;
+mod power_cut;
 mod processes;
 mod programs;
 mod python_suite;
@@ -120,6 +121,7 @@ pub fn all() -> Vec<Scenario> {
         busy_host::scenarios(),
         open_connections::scenarios(),
         bench::scenarios(),
+        power_cut::scenarios(),
     ];
     tiers.into_iter().flatten().collect()
 }

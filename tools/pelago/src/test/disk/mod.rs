@@ -1,0 +1,267 @@
+//! `./pelago disk-test`: whether what a guest said it had kept is there after a power cut.
+//!
+//! A guest writes to a disk that this tool serves (`machine::block`) and says of each piece of work
+//! when it is kept. From one run the disk is made as it is after a cut at many moments, and judged
+//! ([`judge`]). That the test would find what it is for is seen by a disk that ignores flushes, and
+//! by a file system that was told to send none: both have to fail.
+//!
+//! The guest is Linux; what it runs is `writer.sh`.
+
+mod judge;
+
+use judge::{Mending, Programs};
+
+use crate::bench::peer::Linux;
+use crate::host::place;
+use crate::machine::accelerator;
+use crate::machine::block::cut::{self, Cache, Cut, Disk};
+use crate::machine::block::image::Image;
+use crate::machine::block::log::{Entry, Log};
+use crate::machine::block::server::{Fault, On, Server};
+use crate::machine::emulator::Accelerator;
+use crate::machine::guest::Guest;
+use crate::test::scenario::with_console;
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Enough for four journals of the smallest size, and quickly checked.
+const DISK_BYTES: u64 = 64 << 20;
+/// ext4's first superblock. It has one checksum, in its second sector, for both; where only one is
+/// new, neither Linux nor `e2fsck` takes the disk, so ext4 relies on disks that do not tear it.
+const SUPERBLOCK: Range<u64> = 1024..2048;
+const WRITER: &str = include_str!("writer.sh");
+const WRITER_PATH: &str = "writer";
+/// What it says when faults may come.
+const MOUNTED: &str = "writer: mounted";
+/// Of the guest's file system: with trims, too.
+const OPTIONS: &str = "discard";
+const OPTIONS_WITHOUT_FLUSHES: &str = "discard,nobarrier";
+/// Of a boot, or of one piece of work, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// One cut that loses something is enough to see that the test finds it.
+const BITES_MAX: u64 = 20;
+/// How often the connection to the disk is lost for each of writes and flushes, and how late it is
+/// in between.
+const FAULTS: u32 = 3;
+const DELAY: Duration = Duration::from_millis(20);
+
+/// Options of `disk-test`.
+#[derive(Args)]
+pub struct Options {
+    /// Moments of the run at which the power is cut
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    cuts: u64,
+    /// Pieces of work that the guest does
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pieces: u64,
+    /// What the dice of the cuts begin with; printed if not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Hardware virtualisation or emulation
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: accelerator::AccelChoice,
+}
+
+/// Runs it; fails where a cut loses something, or where a lying disk does not.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let (accelerator, reason) = accelerator::choose(options.accel);
+    println!("the guest runs by {}: {reason}", accelerator.name());
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let seed = options.seed.unwrap_or_else(now);
+    let test = Test::prepare(accelerator, options.pieces)?;
+    let (log, bites) = (test.record()?, options.cuts.min(BITES_MAX));
+    println!("{}", test.cut(&log, options.cuts, seed)?);
+    println!("a disk that ignores flushes: {}", test.bite(&log, bites, seed, Cache::Ignoring)?);
+    let log = test.record_without_flushes()?;
+    println!("a file system that sends none: {}", test.bite(&log, bites, seed, Cache::Honest)?);
+    let log = test.record_with_faults()?;
+    println!("a disk that is late and away at times: {}", test.cut(&log, options.cuts, seed)?);
+    println!("a disk that fails to flush: {}", test.cut_with_error(&test.record_with_error()?, options.cuts, seed)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the test needs.
+pub struct Test {
+    linux: Linux,
+    programs: Programs,
+    accelerator: Accelerator,
+    pieces: u64,
+}
+
+/// What came of the cuts of one log.
+struct Outcome {
+    /// How many, and how many of them are not sound.
+    cuts: usize,
+    broken: usize,
+    /// Of the first of these: what is wrong, and where the disk is.
+    problem: Option<String>,
+}
+
+impl Test {
+    /// Finds all that is needed. What the machine lacks is a [`Skip`](crate::host::skip::Skip) or
+    /// an error that says what to do.
+    pub fn prepare(accelerator: Accelerator, pieces: u64) -> Result<Test> {
+        let programs = Programs::find()?;
+        let linux = Linux::find(None)?.with_module("virtio_blk");
+        Ok(Test { linux, programs, accelerator, pieces })
+    }
+
+    /// A run with a disk that is as it should be. The log to cut.
+    pub fn record(&self) -> Result<Log> {
+        self.record_with(OPTIONS, |_| ()).map(|(log, _)| log)
+    }
+
+    /// A run of a guest that was told that flushes are not needed.
+    pub fn record_without_flushes(&self) -> Result<Log> {
+        self.record_with(OPTIONS_WITHOUT_FLUSHES, |_| ()).map(|(log, _)| log)
+    }
+
+    /// A run with a disk that is late and whose connection is lost, again and again. Nothing of that
+    /// is the guest's to notice.
+    pub fn record_with_faults(&self) -> Result<Log> {
+        let inject = |server: &Server| {
+            for _ in 0..FAULTS {
+                server.inject(On::Writes, 20, Fault::Delay(DELAY));
+                server.inject(On::Writes, 1, Fault::Disconnect);
+                server.inject(On::Flushes, 5, Fault::Delay(DELAY));
+                server.inject(On::Flushes, 1, Fault::Disconnect);
+            }
+        };
+        let (log, connections) = self.record_with(OPTIONS, inject)?;
+        ensure!(connections > FAULTS, "the emulator connected {connections} times only: no connection was lost");
+        Ok(log)
+    }
+
+    /// A run in which the disk fails to flush from half of the work on. What was to be kept then is
+    /// not, and the guest knows it; of what it has kept before nothing is lost.
+    pub fn record_with_error(&self) -> Result<Log> {
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let (guest, server) = self.boot(folder.path(), OPTIONS)?;
+        with_console(guest, |guest| {
+            guest.expect(MOUNTED, LIMIT)?;
+            let before = self.pieces / 2;
+            self.follow(guest, &server, 1..=before)?;
+            server.inject(On::Flushes, u32::MAX, Fault::Error);
+            let next = format!("writer: kept {};", before + 1);
+            let line = guest.expect("writer: ", LIMIT)?;
+            ensure!(!line.contains(&next), "a flush failed, and yet: {line}");
+            let status = guest.finish(LIMIT)?;
+            ensure!(status == 1, "the writer ended with status {status} after a failed flush");
+            Ok(())
+        })?;
+        server.finish()
+    }
+
+    /// Has the guest do its work; what was asked of its disk, and how often it was connected.
+    fn record_with(&self, options: &str, inject: impl FnOnce(&Server)) -> Result<(Log, u32)> {
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let (guest, server) = self.boot(folder.path(), options)?;
+        with_console(guest, |guest| {
+            guest.expect(MOUNTED, LIMIT)?;
+            inject(&server);
+            self.follow(guest, &server, 1..=self.pieces)?;
+            let status = guest.finish(LIMIT)?;
+            ensure!(status == 0, "the writer ended with status {status}");
+            Ok(())
+        })?;
+        let connections = server.connections();
+        Ok((server.finish()?, connections))
+    }
+
+    /// Starts the guest with a new file system on its disk.
+    fn boot(&self, folder: &Path, options: &str) -> Result<(Guest, Server)> {
+        let (file, socket) = (folder.join("disk"), folder.join("socket"));
+        self.programs.make(&file, DISK_BYTES)?;
+        let server = Server::start(&socket, Image::read_file(&file)?)?;
+        let pieces = self.pieces.to_string();
+        let machine = self.linux.machine(1, self.accelerator);
+        let words = ["/bin/busybox", "sh", WRITER_PATH, options, &pieces];
+        let guest = self.linux.boot(machine, &words, |archive, machine| {
+            archive.file(WRITER_PATH, 0o755, WRITER.as_bytes().to_vec());
+            machine.block = Some(socket.clone());
+            Ok(())
+        })?;
+        Ok((guest, server))
+    }
+
+    /// Marks what the guest says that it has kept; it goes on when that is done.
+    fn follow(&self, guest: &mut Guest, server: &Server, pieces: RangeInclusive<u64>) -> Result<()> {
+        for number in pieces {
+            guest.expect(&format!("writer: kept {number};"), LIMIT)?;
+            server.mark(number)?;
+            ensure!(guest.input().send(b"\n"), "the guest is gone");
+        }
+        Ok(())
+    }
+
+    /// Cuts the power at so many moments of a run; an error if a cut loses something. In words, what
+    /// was seen.
+    pub fn cut(&self, log: &Log, cuts: u64, seed: u64) -> Result<String> {
+        self.cut_mended(log, cuts, seed, Mending::Journal)
+    }
+
+    /// The same of a run with a disk that failed.
+    pub fn cut_with_error(&self, log: &Log, cuts: u64, seed: u64) -> Result<String> {
+        self.cut_mended(log, cuts, seed, Mending::Failure)
+    }
+
+    fn cut_mended(&self, log: &Log, cuts: u64, seed: u64, mending: Mending) -> Result<String> {
+        let outcome = self.judge(log, cuts, seed, (Cache::Honest, mending))?;
+        let counted = counted(log);
+        match outcome.problem {
+            None => Ok(format!("{cuts} cuts of a run of {counted}: all are sound (seed {seed})")),
+            Some(problem) => {
+                bail!("{} of {} cuts of a run of {counted} are not sound; {problem}", outcome.broken, outcome.cuts)
+            }
+        }
+    }
+
+    /// Cuts the power of a disk that ignores flushes, or of a guest that sends none: an error if that
+    /// loses nothing, since then the test would find nothing either.
+    pub fn bite(&self, log: &Log, cuts: u64, seed: u64, cache: Cache) -> Result<String> {
+        let outcome = self.judge(log, cuts, seed, (cache, Mending::Journal))?;
+        let problem = outcome.problem.with_context(|| {
+            format!("{cuts} cuts of a run of {} lose nothing, and have to (seed {seed})", counted(log))
+        })?;
+        Ok(format!("{} of {cuts} cuts lose something, as they have to; {problem}", outcome.broken))
+    }
+
+    fn judge(&self, log: &Log, cuts: u64, seed: u64, (cache, mending): (Cache, Mending)) -> Result<Outcome> {
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let file = folder.path().join("disk");
+        let cuts = cut::cuts(log, cuts, seed);
+        let mut outcome = Outcome { cuts: cuts.len(), broken: 0, problem: None };
+        for cut in cuts {
+            let (image, kept) =
+                (cut.image(log, Disk { cache, whole: &[SUPERBLOCK] }), log.marks(cut.position).max().unwrap_or(0));
+            image.write_file(&file)?;
+            let Some(problem) = self.programs.judge(&file, kept, mending)? else { continue };
+            outcome.broken += 1;
+            if outcome.problem.is_none() {
+                let left = place::out().join("disk-test.img");
+                image.write_file(&left)?;
+                let (Cut { number, position, .. }, entries) = (cut, log.entries().len());
+                outcome.problem = Some(format!(
+                    "cut {number} of seed {seed}, after {position} of {entries} entries with {kept} pieces kept, is in {}: {problem}",
+                    left.display()
+                ));
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+fn counted(log: &Log) -> String {
+    let count = |is: fn(&Entry) -> bool| log.entries().iter().filter(|entry| is(entry)).count();
+    format!(
+        "{} writes, {} flushes and {} pieces kept",
+        count(|entry| matches!(entry, Entry::Write { .. })),
+        count(|entry| matches!(entry, Entry::Flush { .. })),
+        count(|entry| matches!(entry, Entry::Mark(_)))
+    )
+}

@@ -1,0 +1,55 @@
+//! Tier 5: what Linux said that it had kept is there after a power cut, and where flushes come to
+//! nothing the test sees that it is not: what will judge our own disk is right about one that works.
+
+use crate::bench::peer::Package;
+use crate::host::place;
+use crate::host::skip::Skip;
+use crate::machine::block::cut::Cache;
+use crate::test::disk::Test;
+use crate::test::scenario::{Bench, Scenario};
+use anyhow::{Result, bail};
+
+const SEED: u64 = 0x5eed_0025;
+/// Of a plain run, so that it takes seconds.
+const PIECES: u64 = 30;
+const CUTS: u64 = 12;
+const NIGHTLY_PIECES: u64 = 200;
+const NIGHTLY_CUTS: u64 = 300;
+/// Most of a lying disk's cuts lose something.
+const BITES: u64 = 5;
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(5, "power-cut/linux".into(), |bench| cut(bench, PIECES, CUTS)),
+        Scenario::nightly(5, "power-cut/linux/300".into(), |bench| cut(bench, NIGHTLY_PIECES, NIGHTLY_CUTS)),
+        Scenario::nightly(5, "power-cut/linux/nobarrier".into(), without_flushes),
+        Scenario::nightly(5, "power-cut/linux/faults".into(), faults),
+    ]
+}
+
+fn prepare(bench: &Bench, pieces: u64) -> Result<Test> {
+    if let Err(problem) = Package::find(&place::linux_package()) {
+        bail!(Skip::Cannot(format!("{problem:#}")));
+    }
+    Test::prepare(bench.accelerator(), pieces)
+}
+
+fn cut(bench: &Bench, pieces: u64, cuts: u64) -> Result<()> {
+    let test = prepare(bench, pieces)?;
+    let log = test.record()?;
+    test.cut(&log, cuts, SEED)?;
+    test.bite(&log, BITES, SEED, Cache::Ignoring).map(drop)
+}
+
+fn without_flushes(bench: &Bench) -> Result<()> {
+    let test = prepare(bench, PIECES)?;
+    let log = test.record_without_flushes()?;
+    test.bite(&log, CUTS, SEED, Cache::Honest).map(drop)
+}
+
+fn faults(bench: &Bench) -> Result<()> {
+    let test = prepare(bench, NIGHTLY_PIECES)?;
+    let log = test.record_with_faults()?;
+    test.cut(&log, CUTS, SEED)?;
+    test.cut_with_error(&test.record_with_error()?, CUTS, SEED).map(drop)
+}
