@@ -2,6 +2,7 @@
 
 pub mod cargo;
 pub mod child;
+pub mod disk;
 pub mod files;
 pub mod late;
 pub mod leftovers;

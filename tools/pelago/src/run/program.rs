@@ -1,6 +1,7 @@
 //! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and
 //! connects console and control.
 
+use crate::host::disk::DiskOption;
 use crate::host::size::parse_memory;
 use crate::host::{place, terminal};
 use crate::image::environment;
@@ -59,6 +60,10 @@ pub struct Options {
     /// system users and the folders that their set-up made
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
+    /// Keep a folder of the guest on a disk: FILE[:/PATH][,size=SIZE][,key=FILE][,ro]. Hidden as
+    /// long as the system has no file system for it.
+    #[arg(long, value_name = "FILE[:PATH]", hide = true)]
+    pub disk: Option<DiskOption>,
     /// Use this folder as the guest's root file system; PROGRAM is looked for in it
     #[arg(long, value_name = "DIR")]
     pub rootfs: Option<PathBuf>,
@@ -267,6 +272,9 @@ pub fn image(options: &Options) -> Result<ExitCode> {
 fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine, Option<Origin>)> {
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
     let system = description::placed(description::load(&system_path)?, options.machine);
+    if let Some(disk) = &options.disk {
+        refuse(disk)?;
+    }
     let mut root = crate::image::archive::Archive::default();
     match &options.rootfs {
         Some(folder) => container::add(&mut root, folder)?,
@@ -313,6 +321,16 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
         ..Machine::new(options.machine, options.cpus, crate::machine::emulator::Accelerator::Tcg)
     };
     Ok((machine, program.map(|program| Origin { files: archive, program })))
+}
+
+/// A disk is looked at as if it were used, and then refused.
+fn refuse(option: &DiskOption) -> Result<()> {
+    let disk = option.check()?;
+    let (file, holds, mib) = (option.file.display(), disk.content.name(), disk.bytes >> 20);
+    bail!(
+        "--disk {file}: it would be a disk of {mib} MiB at {} that holds {holds}, but this system has no driver for disks yet; leave --disk out",
+        option.path
+    )
 }
 
 /// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal
@@ -448,6 +466,26 @@ mod tests {
         let bogus = run(&parse(&["run", "--bogus", "busybox"]).unwrap()).unwrap_err().to_string();
         assert!(bogus.contains("no option --bogus"), "{bogus}");
         assert!(parse(&["run", "-q", "--verbose", "busybox"]).is_err());
+    }
+
+    #[test]
+    fn a_disk_is_looked_at_and_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |rest: &str| {
+            let option = folder.path().join(rest).display().to_string();
+            let parsed = <Options as clap::Args>::augment_args(clap::Command::new("run"))
+                .try_get_matches_from(["run", "--disk", &option, "busybox"]);
+            let options = match parsed {
+                Ok(found) => <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap(),
+                Err(error) => return error.to_string(),
+            };
+            prepare(&options, &folder.path().join("archive")).map(drop).unwrap_err().to_string()
+        };
+        assert!(told("new.img,size=1").contains("the least is 64M"));
+        assert!(told("new.img").contains("add ,size=4G"));
+        let said = told("new.img:/keep,size=64M");
+        assert!(said.contains("64 MiB at /keep that holds nothing yet") && said.contains("no driver"), "{said}");
+        assert!(!folder.path().join("new.img").exists());
     }
 
     #[test]

@@ -10,8 +10,6 @@ use std::process::{Command, Output};
 
 /// Debian's package with all three.
 const PACKAGE: &str = "e2fsprogs";
-/// Where they are for root only.
-const MORE_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// What `e2fsck -p` may say, behind the image's name.
 const HARMLESS: [&str; 4] = ["recovering journal", "Clearing orphaned inode ", "clean, ", "Truncating orphaned inode "];
 /// Status of `e2fsck` (e2fsck(8)): nothing to do; errors corrected.
@@ -37,11 +35,7 @@ pub struct Programs {
 impl Programs {
     /// Looks for them. What is missing is a [`Skip`] that names its package.
     pub fn find() -> Result<Programs> {
-        let find = |program| {
-            let more = MORE_FOLDERS.iter().map(|folder| Path::new(folder).join(program));
-            let found = path::find(program).or_else(|| more.into_iter().find(|file| path::is_program(file)));
-            found.ok_or(Skip::Package { program, package: PACKAGE })
-        };
+        let find = |program| path::find_of_root(program).ok_or(Skip::Package { program, package: PACKAGE });
         Ok(Programs { mkfs: find("mkfs.ext4")?, e2fsck: find("e2fsck")?, debugfs: find("debugfs")? })
     }
 
