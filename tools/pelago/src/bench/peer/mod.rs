@@ -68,7 +68,7 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Finds the kernel and busybox; `measure` is the measuring program, if that is to be run in it.
+    /// Finds the kernel and busybox; `measure` is the measuring program, if it is to be there.
     pub fn find(measure: Option<&Path>) -> Result<Linux> {
         let busybox = std::env::var_os("PELAGO_BUSYBOX").context(
             "the Linux guest needs a static busybox and PELAGO_BUSYBOX names none; run `./pelago bench`, which fetches one",

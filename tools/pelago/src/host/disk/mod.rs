@@ -91,7 +91,10 @@ fn checked_size(text: &str) -> Result<u64> {
 fn fits(bytes: u64) -> Result<()> {
     let least = BYTES_MIN >> 20;
     ensure!(bytes >= BYTES_MIN, "{bytes} bytes are too little for a disk; the least is {least}M");
-    ensure!(bytes % BLOCK_BYTES == 0, "{bytes} bytes are no whole number of 4 KiB; make it one: truncate -s %4096");
+    ensure!(
+        bytes.is_multiple_of(BLOCK_BYTES),
+        "{bytes} bytes are no whole number of 4 KiB; make it one: truncate -s %4096"
+    );
     Ok(())
 }
 

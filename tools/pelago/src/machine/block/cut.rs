@@ -5,7 +5,7 @@
 //! sectors, in the order of the log, by dice that a seed and the cut's number give. So a sector
 //! holds what was durable there or something that was written to it later, never anything else.
 //!
-//! What is larger than a sector and yet never torn is the caller's to name: file systems rely on it.
+//! What is larger than a sector and yet never torn the caller names: file systems rely on it.
 
 use crate::machine::block::SECTOR_BYTES;
 use crate::machine::block::image::Image;

@@ -233,7 +233,7 @@ impl State {
     /// Does it; what was read.
     fn execute(&mut self, request: Request, completed: usize) -> Result<Vec<u8>, Errno> {
         let Request { command, offset, bytes, is_through, data, .. } = request;
-        let is_aligned = offset % SECTOR_BYTES == 0 && u64::from(bytes) % SECTOR_BYTES == 0;
+        let is_aligned = offset.is_multiple_of(SECTOR_BYTES) && u64::from(bytes).is_multiple_of(SECTOR_BYTES);
         match command {
             Command::Flush => self.add(Entry::Flush { covers: completed }).map(|()| Vec::new()),
             Command::Disconnect | Command::Other => Err(Errno::Invalid),

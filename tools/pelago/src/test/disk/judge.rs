@@ -92,8 +92,8 @@ fn of_mending(status: Option<i32>, said: &str, image: &Path, mending: Mending) -
     (!is_right).then(|| format!("e2fsck -p did more than recover the journal: status {status:?}, {said}"))
 }
 
-/// What is missing of the pieces of work up to `kept`: odd ones append a row each, even ones replace
-/// the state (`writer.sh`).
+/// What is missing of the pieces of work up to `kept`: odd ones append a row each, even ones
+/// replace the state (`writer.sh`).
 fn of_content(rows: &str, state: &str, kept: u64) -> Option<String> {
     let wanted: String = (1..=kept).step_by(2).map(row).collect();
     if !rows.starts_with(&wanted) {

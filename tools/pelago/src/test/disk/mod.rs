@@ -16,7 +16,7 @@ use crate::host::place;
 use crate::machine::accelerator;
 use crate::machine::block::cut::{self, Cache, Cut, Disk};
 use crate::machine::block::image::Image;
-use crate::machine::block::log::{Entry, Log};
+use crate::machine::block::log::{Content, Entry, Log};
 use crate::machine::block::server::{Fault, On, Server};
 use crate::machine::emulator::Accelerator;
 use crate::machine::guest::Guest;
@@ -93,13 +93,11 @@ pub struct Test {
     pieces: u64,
 }
 
-/// What came of the cuts of one log.
-struct Outcome {
-    /// How many, and how many of them are not sound.
-    cuts: usize,
-    broken: usize,
-    /// Of the first of these: what is wrong, and where the disk is.
-    problem: Option<String>,
+/// A cut that is not sound: how many pieces of work were kept before it, and what is wrong.
+struct Broken {
+    cut: Cut,
+    kept: u64,
+    problem: String,
 }
 
 impl Test {
@@ -121,8 +119,8 @@ impl Test {
         self.record_with(OPTIONS_WITHOUT_FLUSHES, |_| ()).map(|(log, _)| log)
     }
 
-    /// A run with a disk that is late and whose connection is lost, again and again. Nothing of that
-    /// is the guest's to notice.
+    /// A run with a disk that is late and whose connection is lost, again and again. The guest does
+    /// not notice.
     pub fn record_with_faults(&self) -> Result<Log> {
         let inject = |server: &Server| {
             for _ in 0..FAULTS {
@@ -199,8 +197,8 @@ impl Test {
         Ok(())
     }
 
-    /// Cuts the power at so many moments of a run; an error if a cut loses something. In words, what
-    /// was seen.
+    /// Cuts the power at so many moments of a run, and says what was seen; an error if a cut loses
+    /// something.
     pub fn cut(&self, log: &Log, cuts: u64, seed: u64) -> Result<String> {
         self.cut_mended(log, cuts, seed, Mending::Journal)
     }
@@ -211,56 +209,59 @@ impl Test {
     }
 
     fn cut_mended(&self, log: &Log, cuts: u64, seed: u64, mending: Mending) -> Result<String> {
-        let outcome = self.judge(log, cuts, seed, (Cache::Honest, mending))?;
-        let counted = counted(log);
-        match outcome.problem {
-            None => Ok(format!("{cuts} cuts of a run of {counted}: all are sound (seed {seed})")),
-            Some(problem) => {
-                bail!("{} of {} cuts of a run of {counted} are not sound; {problem}", outcome.broken, outcome.cuts)
-            }
-        }
+        let broken = self.judge(log, cuts, seed, Cache::Honest, mending)?;
+        let Some(Broken { cut, kept, problem }) = broken.first() else {
+            return Ok(format!("{cuts} cuts of a run of {}: all are sound (seed {seed})", counted(log)));
+        };
+        let left = place::out().join("disk-test.img");
+        image(log, cut, Cache::Honest).write_file(&left)?;
+        bail!(
+            "{} of {cuts} cuts of a run of {} are not sound; cut {} of seed {seed}, after {} of {} entries with {kept} pieces kept, is in {}: {problem}",
+            broken.len(),
+            counted(log),
+            cut.number,
+            cut.position,
+            log.entries().len(),
+            left.display()
+        );
     }
 
-    /// Cuts the power of a disk that ignores flushes, or of a guest that sends none: an error if that
-    /// loses nothing, since then the test would find nothing either.
+    /// Cuts the power of a disk that ignores flushes, or of a guest that sends none: an error if
+    /// that loses nothing, since then the test would find nothing either.
     pub fn bite(&self, log: &Log, cuts: u64, seed: u64, cache: Cache) -> Result<String> {
-        let outcome = self.judge(log, cuts, seed, (cache, Mending::Journal))?;
-        let problem = outcome.problem.with_context(|| {
-            format!("{cuts} cuts of a run of {} lose nothing, and have to (seed {seed})", counted(log))
-        })?;
-        Ok(format!("{} of {cuts} cuts lose something, as they have to; {problem}", outcome.broken))
+        let broken = self.judge(log, cuts, seed, cache, Mending::Journal)?;
+        let Some(Broken { problem, .. }) = broken.first() else {
+            bail!("{cuts} cuts of a run of {} lose nothing, and have to (seed {seed})", counted(log));
+        };
+        let problem = problem.lines().next().unwrap_or_default();
+        Ok(format!("{} of {cuts} cuts lose something, as they have to; the first: {problem}", broken.len()))
     }
 
-    fn judge(&self, log: &Log, cuts: u64, seed: u64, (cache, mending): (Cache, Mending)) -> Result<Outcome> {
+    fn judge(&self, log: &Log, cuts: u64, seed: u64, cache: Cache, mending: Mending) -> Result<Vec<Broken>> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let file = folder.path().join("disk");
-        let cuts = cut::cuts(log, cuts, seed);
-        let mut outcome = Outcome { cuts: cuts.len(), broken: 0, problem: None };
-        for cut in cuts {
-            let (image, kept) =
-                (cut.image(log, Disk { cache, whole: &[SUPERBLOCK] }), log.marks(cut.position).max().unwrap_or(0));
-            image.write_file(&file)?;
-            let Some(problem) = self.programs.judge(&file, kept, mending)? else { continue };
-            outcome.broken += 1;
-            if outcome.problem.is_none() {
-                let left = place::out().join("disk-test.img");
-                image.write_file(&left)?;
-                let (Cut { number, position, .. }, entries) = (cut, log.entries().len());
-                outcome.problem = Some(format!(
-                    "cut {number} of seed {seed}, after {position} of {entries} entries with {kept} pieces kept, is in {}: {problem}",
-                    left.display()
-                ));
+        let mut broken = Vec::new();
+        for cut in cut::cuts(log, cuts, seed) {
+            image(log, &cut, cache).write_file(&file)?;
+            let kept = log.marks(cut.position).max().unwrap_or(0);
+            if let Some(problem) = self.programs.judge(&file, kept, mending)? {
+                broken.push(Broken { cut, kept, problem });
             }
         }
-        Ok(outcome)
+        Ok(broken)
     }
+}
+
+fn image(log: &Log, cut: &Cut, cache: Cache) -> Image {
+    cut.image(log, Disk { cache, whole: &[SUPERBLOCK] })
 }
 
 fn counted(log: &Log) -> String {
     let count = |is: fn(&Entry) -> bool| log.entries().iter().filter(|entry| is(entry)).count();
     format!(
-        "{} writes, {} flushes and {} pieces kept",
-        count(|entry| matches!(entry, Entry::Write { .. })),
+        "{} writes, {} trims or zeros, {} flushes and {} pieces kept",
+        count(|entry| matches!(entry, Entry::Write { content: Content::Data(_), .. })),
+        count(|entry| matches!(entry, Entry::Write { content: Content::Zeros(_), .. })),
         count(|entry| matches!(entry, Entry::Flush { .. })),
         count(|entry| matches!(entry, Entry::Mark(_)))
     )

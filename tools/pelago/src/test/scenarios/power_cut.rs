@@ -1,5 +1,5 @@
 //! Tier 5: what Linux said that it had kept is there after a power cut, and where flushes come to
-//! nothing the test sees that it is not: what will judge our own disk is right about one that works.
+//! nothing the test sees that it is not: what will judge our own disk is right about Linux's.
 
 use crate::bench::peer::Package;
 use crate::host::place;
