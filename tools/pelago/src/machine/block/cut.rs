@@ -25,11 +25,12 @@ pub enum Cache {
 }
 
 /// How the disk behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Disk<'a> {
+#[derive(Clone, Copy)]
+pub struct Disk {
     pub cache: Cache,
-    /// Stretches, of whole sectors, that it writes whole or not at all.
-    pub whole: &'a [Range<u64>],
+    /// Of a write, where it begins and what it is: stretches of the disk, of whole sectors, that
+    /// are new or old as a whole.
+    pub whole: fn(u64, &Content) -> Vec<Range<u64>>,
 }
 
 /// Which cut.
@@ -80,7 +81,7 @@ impl Cut {
             if index < durable || (*is_through && disk.cache == Cache::Honest) {
                 content.apply(&mut image, *offset, 0, content.bytes());
             } else {
-                keep_some(&mut image, (*offset, content), disk.whole, fate, &mut dice);
+                keep_some(&mut image, (*offset, content), disk, fate, &mut dice);
             }
         }
         image
@@ -96,13 +97,7 @@ fn durable(happened: &[Entry], cache: Cache) -> usize {
     covered.max().unwrap_or(0)
 }
 
-fn keep_some(
-    image: &mut Image,
-    (offset, content): (u64, &Content),
-    whole: &[Range<u64>],
-    fate: Fate,
-    dice: &mut impl Rng,
-) {
+fn keep_some(image: &mut Image, (offset, content): (u64, &Content), disk: Disk, fate: Fate, dice: &mut impl Rng) {
     let is_torn = match fate {
         Fate::AllLost => return,
         Fate::AllKept => false,
@@ -112,9 +107,10 @@ fn keep_some(
             _ => true,
         },
     };
+    let whole = if is_torn { (disk.whole)(offset, content) } else { Vec::new() };
     let (mut at, end) = (offset, offset + content.bytes());
     while at < end {
-        let next = if is_torn { end.min(atom_end(at, whole)) } else { end };
+        let next = if is_torn { end.min(atom_end(at, &whole)) } else { end };
         if !is_torn || dice.random() {
             content.apply(image, offset, at - offset, next - offset);
         }
@@ -149,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     const SECTORS: u64 = 40;
-    const HONEST: Disk = Disk { cache: Cache::Honest, whole: &[] };
+    const HONEST: Disk = Disk { cache: Cache::Honest, whole: |_, _| Vec::new() };
 
     /// What happens to a disk: of each write every sector holds a number that no other write has.
     #[derive(Clone, Debug)]
@@ -271,8 +267,7 @@ mod tests {
         ]);
         let states = |cache| {
             let cut = |number| Cut { seed: 5, number, position: 4 };
-            let states =
-                (0..400).map(|number| seen(&cut(number).image(&log, Disk { cache, whole: &[] }))[..2].to_vec());
+            let states = (0..400).map(|number| seen(&cut(number).image(&log, Disk { cache, ..HONEST }))[..2].to_vec());
             states.collect::<std::collections::BTreeSet<_>>()
         };
         let of = |first: [u64; 2], second: &[u64]| -> Vec<Vec<u64>> {
@@ -298,15 +293,14 @@ mod tests {
     #[test]
     fn what_is_whole_is_not_torn() {
         let log = log_of(&[Step::Write { sector: 1, count: 5, is_through: false }]);
-        let whole = 2 * SECTOR_BYTES..4 * SECTOR_BYTES;
-        let states = |whole: &[Range<u64>]| {
-            let disk = Disk { cache: Cache::Honest, whole };
+        let with_whole = Disk { whole: |offset, _| vec![offset + SECTOR_BYTES..offset + 3 * SECTOR_BYTES], ..HONEST };
+        let states = |disk: Disk| {
             let cut = |number| seen(&Cut { seed: 1, number, position: 1 }.image(&log, disk))[1..6].to_vec();
             (0..2000).map(cut).collect::<std::collections::BTreeSet<_>>()
         };
         // Five sectors, each old or new; of the two that go together all others remain.
-        assert_eq!((states(&[]).len(), states(std::slice::from_ref(&whole)).len()), (32, 16));
-        assert!(states(&[whole]).iter().all(|sectors| sectors[1] == sectors[2]));
+        assert_eq!((states(HONEST).len(), states(with_whole).len()), (32, 16));
+        assert!(states(with_whole).iter().all(|sectors| sectors[1] == sectors[2]));
     }
 
     #[test]

@@ -378,7 +378,7 @@ mod tests {
         let log = server.finish().unwrap();
         assert_eq!(log.entries()[2], Entry::Flush { covers: 1 });
         let lost = |number| {
-            let disk = Disk { cache: Cache::Honest, whole: &[] };
+            let disk = Disk { cache: Cache::Honest, whole: |_, _| Vec::new() };
             let (image, mut byte) = (Cut { seed: 0, number, position: 3 }.image(&log, disk), [0; 513]);
             image.read(0, &mut byte);
             assert_eq!(byte[0], 1);

@@ -7,6 +7,7 @@
 //!
 //! The guest is Linux; what it runs is `writer.sh`.
 
+mod ext4;
 mod judge;
 
 use judge::{Mending, Programs};
@@ -23,16 +24,13 @@ use crate::machine::guest::Guest;
 use crate::test::scenario::with_console;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Enough for four journals of the smallest size, and quickly checked.
 const DISK_BYTES: u64 = 64 << 20;
-/// ext4's first superblock. It has one checksum, in its second sector, for both; where only one is
-/// new, neither Linux nor `e2fsck` takes the disk, so ext4 relies on disks that do not tear it.
-const SUPERBLOCK: Range<u64> = 1024..2048;
 const WRITER: &str = include_str!("writer.sh");
 const WRITER_PATH: &str = "writer";
 /// What it says when faults may come.
@@ -253,7 +251,7 @@ impl Test {
 }
 
 fn image(log: &Log, cut: &Cut, cache: Cache) -> Image {
-    cut.image(log, Disk { cache, whole: &[SUPERBLOCK] })
+    cut.image(log, Disk { cache, whole: ext4::whole })
 }
 
 fn counted(log: &Log) -> String {
