@@ -293,7 +293,8 @@ mod tests {
     #[test]
     fn what_is_whole_is_not_torn() {
         let log = log_of(&[Step::Write { sector: 1, count: 5, is_through: false }]);
-        let with_whole = Disk { whole: |offset, _| vec![offset + SECTOR_BYTES..offset + 3 * SECTOR_BYTES], ..HONEST };
+        let whole = |offset, _: &_| vec![Range { start: offset + SECTOR_BYTES, end: offset + 3 * SECTOR_BYTES }];
+        let with_whole = Disk { whole, ..HONEST };
         let states = |disk: Disk| {
             let cut = |number| seen(&Cut { seed: 1, number, position: 1 }.image(&log, disk))[1..6].to_vec();
             (0..2000).map(cut).collect::<std::collections::BTreeSet<_>>()

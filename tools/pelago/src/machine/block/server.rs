@@ -154,13 +154,11 @@ fn serve(state: &Mutex<State>, mut stream: UnixStream) -> Result<()> {
         Ok(false) => Ok(()),
         Err(error) => Err(error),
     };
-    let mut state = lock(state);
-    state.connection = None;
-    // Whom we leave finds half a message, and so do we.
-    if state.is_over || result.as_ref().is_err_and(is_gone) { Ok(()) } else { result }
+    lock(state).connection = None;
+    if result.as_ref().is_err_and(is_gone) { Ok(()) } else { result }
 }
 
-/// The client's end is no breach of the protocol: emulators are killed.
+/// The client's end is no breach of the protocol: emulators are killed. Nor is ours.
 fn is_gone(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some()
 }

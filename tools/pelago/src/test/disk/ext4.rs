@@ -1,6 +1,6 @@
-//! What ext4 relies on disks not to tear, though it is more than a sector: what has one checksum for
-//! all of it and is not journaled itself. Where only some of its sectors are new, Linux does not
-//! mount the disk, and `e2fsck -p` does more than recover the journal.
+//! What ext4 relies on disks not to tear, though it is more than a sector: what has one checksum
+//! for all of it and is not journaled itself. Where only some of its sectors are new, Linux does
+//! not mount the disk, and `e2fsck -p` does more than recover the journal.
 
 use crate::machine::block::log::Content;
 use std::ops::Range;
