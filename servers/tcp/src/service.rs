@@ -193,7 +193,7 @@ impl SocketsServer for Service {
 
     async fn bind(&self, peer: &Peer, id: DescriptionId, address: Address) -> Outcome<()> {
         let address = self.sockets.borrow_mut().meant(peer.id(), id, &address)?;
-        self.claim(|sockets| sockets.bind(peer.id(), id, address.clone())).await
+        self.claim(|sockets| sockets.bind(peer.id(), id, address)).await
     }
 
     async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {
