@@ -15,7 +15,7 @@ use crate::machine::testbed::Testbed;
 use crate::test::repeat::{self, End, Ran};
 use crate::test::scenario::{Bench, CONSOLE, Scenario};
 use crate::test::{quick, scenarios, times, unit};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,11 +59,14 @@ impl Options {
     }
 }
 
+/// Name of all unit tests together.
+const UNIT: &str = "unit";
+
 /// Runs what was chosen.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
     chosen.sort_by_key(|scenario| scenario.tier);
-    let wishes = Wishes::new(&options.name, &chosen);
+    let wishes = Wishes::new(&options.name, &chosen)?;
     chosen.retain(|scenario| {
         let wanted = !scenario.nightly || options.nightly || options.name.contains(&scenario.name);
         wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && wishes.have(&scenario.name)
@@ -71,10 +74,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.quick {
         quick::thin(&mut chosen);
     }
-    let unit = options.tier.is_none() && wishes.have("unit");
+    let unit = options.tier.is_none() && wishes.have(UNIT);
     if options.list {
         if unit {
-            println!("- unit");
+            println!("- {UNIT}");
         }
         chosen.iter().for_each(|scenario| println!("{} {}", scenario.tier, scenario.name));
         return Ok(ExitCode::SUCCESS);
@@ -139,10 +142,15 @@ struct Wishes<'o> {
 }
 
 impl<'o> Wishes<'o> {
-    fn new(names: &'o [String], scenarios: &[Scenario]) -> Wishes<'o> {
+    /// An error if one of them names nothing: the others would pass without it.
+    fn new(names: &'o [String], scenarios: &[Scenario]) -> Result<Wishes<'o>> {
         let is_whole = |name: &&str| scenarios.iter().any(|scenario| scenario.name == *name);
-        let (whole, parts) = names.iter().map(String::as_str).partition(is_whole);
-        Wishes { whole, parts }
+        let (whole, parts): (_, Vec<&str>) = names.iter().map(String::as_str).partition(is_whole);
+        for part in &parts {
+            let is_known = UNIT.contains(part) || scenarios.iter().any(|scenario| scenario.name.contains(part));
+            ensure!(is_known, "no scenario has `{part}` in its name; `./pelago test --list` prints them");
+        }
+        Ok(Wishes { whole, parts })
     }
 
     fn have(&self, name: &str) -> bool {
@@ -348,11 +356,12 @@ mod tests {
 
     #[test]
     fn a_whole_name_is_one_scenario() {
-        let scenarios = ["boot/q35/2", "boot/q35/255"].map(|name| Scenario::alone(0, name.into(), |_| Ok(())));
-        let have = |wish: &str, name: &str| Wishes::new(&[wish.to_owned()], &scenarios).have(name);
+        let scenarios =
+            ["boot/q35/2", "boot/q35/255", "boot/microvm/1"].map(|name| Scenario::alone(0, name.into(), |_| Ok(())));
+        let have = |wish: &str, name: &str| Wishes::new(&[wish.to_owned()], &scenarios).unwrap().have(name);
         assert!(have("boot/q35/2", "boot/q35/2") && !have("boot/q35/2", "boot/q35/255"));
         assert!(have("q35", "boot/q35/2") && have("q35", "boot/q35/255") && !have("microvm", "boot/q35/2"));
-        assert!(Wishes::new(&[], &scenarios).have("unit"));
+        assert!(Wishes::new(&[], &scenarios).unwrap().have("unit"));
     }
 
     #[test]
@@ -437,6 +446,18 @@ mod tests {
         assert!(options(&[]).repeats() && options(&["--tier", "4"]).repeats());
         assert!(options(&["--quick"]).repeats());
         assert!(!options(&["--nightly"]).repeats() && !options(&["boot"]).repeats());
+    }
+
+    #[test]
+    fn a_name_of_nothing_is_an_error_beside_others_too() {
+        let all = scenarios::all();
+        let error = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            Wishes::new(&names, &all).err().map(|error| error.to_string())
+        };
+        assert_eq!(error(&[]), None);
+        assert_eq!(error(&["unit", "boot", "recovery/"]), None);
+        assert!(error(&["recovery/", "recovered/"]).is_some_and(|said| said.contains("`recovered/`")));
     }
 
     #[test]
