@@ -36,7 +36,7 @@ use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::slot::Source;
-use crate::objects::{AnyObject, Context, Object, Pcore, Ptr};
+use crate::objects::{AnyObject, Context, Made, Object, Pcore, Ptr};
 use crate::state::Kernel;
 use abi::{Call, Error, Handle, ObjectType, Rights};
 use arguments::records;
@@ -75,7 +75,7 @@ impl Request {
     }
 
     /// The object an argument names.
-    fn object<T: Object>(&self, argument: usize, rights: Rights) -> Result<Ptr<T>, Error> {
+    fn object<T: Object>(&self, argument: usize, rights: Rights) -> Made<T> {
         self.caller.domain().share().find(Handle(self.words()[argument]), rights).map(|(object, _)| object)
     }
 

@@ -6,7 +6,7 @@ use super::{Answer, NOTHING, Outcome, Request};
 use crate::memory::PhysAddr;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
-use crate::objects::{Ptr, Ram, Segment};
+use crate::objects::{Made, Ptr, Ram, Segment};
 use crate::state::Kernel;
 use crate::steps::{Budget, UNITS};
 use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
@@ -62,7 +62,7 @@ pub(super) fn make(
     kernel: &mut Kernel,
     request: &Request,
     (ram, pages, source): (Ptr<Ram>, u64, Option<Ptr<Segment>>),
-    begin: impl FnOnce(&mut Kernel, Ptr<Ram>, u64) -> Result<Ptr<Segment>, Error>,
+    begin: impl FnOnce(&mut Kernel, Ptr<Ram>, u64) -> Made<Segment>,
     fits: impl FnOnce(Ptr<Segment>) -> bool,
     fill: impl FnOnce(Ptr<Segment>, &mut Kernel, &mut Budget) -> Result<bool, Error>,
 ) -> Result<Option<Ptr<Segment>>, Error> {

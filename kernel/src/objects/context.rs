@@ -28,7 +28,7 @@
 
 use super::mapping::PageRun;
 use super::portal::Depths;
-use super::{Domain, Header, Link, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot, linked};
+use super::{Domain, Header, Link, List, Made, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot, linked};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::hardware::{self, VectorArea};
@@ -332,7 +332,7 @@ impl Ptr<Context> {
         domain: Ptr<Domain>,
         control: PageRun,
         options: Options,
-    ) -> Result<Ptr<Context>, Error> {
+    ) -> Made<Context> {
         let segment = Ptr::<Segment>::new_contiguous(kernel, ram, 1)?;
         let frame = segment.base().expect("contiguous");
         let open = protection::READ | protection::WRITE;
@@ -367,13 +367,7 @@ impl Ptr<Context> {
 }
 
 impl Context {
-    fn new(
-        header: Header,
-        domain: Ptr<Domain>,
-        control: Ptr<Segment>,
-        control_frame: PhysAddr,
-        options: Options,
-    ) -> Context {
+    fn new(header: Header, domain: Ptr<Domain>, control: Ptr<Segment>, frame: PhysAddr, options: Options) -> Self {
         Context {
             header,
             domain,
@@ -383,7 +377,7 @@ impl Context {
             wants_preemption_upcalls: Cell::new(false),
             schedule: Cell::new(None),
             control: Cell::new(Some(control)),
-            control_frame,
+            control_frame: frame,
             is_linux: options.is_linux,
             priority_max: options.priority_max,
             has_vectors: options.has_vectors,

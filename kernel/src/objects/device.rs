@@ -8,7 +8,7 @@
 
 use super::notification::Notification;
 use super::slot::Source;
-use super::{Header, Object, Ptr, Slot};
+use super::{Header, Made, Object, Ptr, Slot};
 use crate::arch::irq;
 use crate::devices::DeviceInfo;
 use crate::hardware;
@@ -108,7 +108,7 @@ impl Kernel {
 
     /// Claims it, for this core against all; `Busy` if it is claimed. The header comes from
     /// `Kernel::create`.
-    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: usize, hardware: Hardware) -> Result<Ptr<Device>, Error> {
+    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: usize, hardware: Hardware) -> Made<Device> {
         if !hardware::claim_device(index) {
             return Err(Error::Busy);
         }

@@ -13,14 +13,14 @@ use super::notification::Notification;
 use super::share::{Capability, Share};
 use super::slot::Source;
 use super::writer::{Name, Writer};
-use super::{Header, Link, List, Object, Ptr, Ram, Range, Slot, linked};
+use super::{Header, Link, List, Made, Object, Ptr, Ram, Range, Slot, linked};
 use crate::hardware;
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
 use crate::steps::{Budget, CALLER_UNITS, CONTEXT_UNITS, END_UNITS, WAKE_SLOTS_UNITS};
 use crate::trace::Event;
 use abi::layout::domain as flags;
-use abi::{DeathCause, DomainState, Error, ExceptionInfo, Handle, ObjectType, Rights};
+use abi::{DeathCause, DomainState, ExceptionInfo, Handle, ObjectType, Rights};
 use core::cell::Cell;
 
 /// The cause of a domain's end.
@@ -117,7 +117,7 @@ impl Domain {
 impl Ptr<Domain> {
     /// Makes a domain that `ram` pays for, with its own first three capabilities. The caller holds
     /// one reference.
-    pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64, name: Name) -> Result<Ptr<Domain>, Error> {
+    pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64, name: Name) -> Made<Domain> {
         let range = Ptr::<Range>::create_root(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
         let made = kernel.create(ram, |header| Domain {
             header,

@@ -74,9 +74,12 @@ pub enum Refused {
     Later,
 }
 
+/// The frame that an access gets.
+pub type Resolved = Result<PhysAddr, Refused>;
+
 impl Ptr<Range> {
     /// As `try_resolve`, but waits however long it takes.
-    pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
+    pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Resolved {
         loop {
             let resolved = self.try_resolve(kernel, address, access);
             if !matches!(resolved, Err(Refused::Later)) {
@@ -86,7 +89,7 @@ impl Ptr<Range> {
     }
 
     /// Makes the access possible at `address`: gives the frame that the hardware entry now maps.
-    pub fn try_resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
+    pub fn try_resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Resolved {
         let found = self.find(address).ok_or(Refused::NotAllowed)?;
         if found.allowed & access.needs() == 0 {
             return Err(Refused::NotAllowed);
@@ -159,13 +162,7 @@ pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAdd
 }
 
 /// Maps 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
-fn map_large(
-    kernel: &mut Kernel,
-    mapping: Ptr<Mapping>,
-    segment: Ptr<Segment>,
-    start: u64,
-    address: u64,
-) -> Result<PhysAddr, Refused> {
+fn map_large(kernel: &mut Kernel, mapping: Ptr<Mapping>, segment: Ptr<Segment>, start: u64, address: u64) -> Resolved {
     let page = mapping.page_at(start);
     let first = segment.frame(page).ok_or(Refused::NotAllowed)?;
     debug_assert!(first.0.is_multiple_of(LEAVES_BYTES) && segment.base().is_some(), "no run of a large page");

@@ -6,7 +6,7 @@
 //! priority, and the rest waits in the band; while none of its time runs, more than nothing is left
 //! of its turn; the account that a group belongs to outlives all that share it.
 
-use super::{List, Ptr, Ram, Schedule};
+use super::{List, Made, Ptr, Ram, Schedule};
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
 use crate::scheduler::PRIORITIES;
 use crate::state::Kernel;
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// A group in a page of its own, charged to `payer`, or to nobody.
-    pub(super) fn create(kernel: &mut Kernel, payer: Option<Ptr<Ram>>) -> Result<Ptr<Group>, Error> {
+    pub(super) fn create(kernel: &mut Kernel, payer: Option<Ptr<Ram>>) -> Made<Group> {
         let frame = match payer {
             Some(ram) => kernel.allocate_page(ram)?,
             None => kernel.frames.allocate().ok_or(Error::NoMemory)?,

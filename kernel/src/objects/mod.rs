@@ -105,6 +105,9 @@ impl Header {
     }
 }
 
+/// What makes an object, or a part of one, gives it or tells why there is none.
+pub type Made<T> = Result<Ptr<T>, Error>;
+
 /// A kernel object.
 ///
 /// # Safety
@@ -135,7 +138,7 @@ impl<T: Object> Ptr<T> {
 
 impl AnyObject {
     /// The object as a `T`, if it is one.
-    pub fn cast<T: Object>(self) -> Result<Ptr<T>, Error> {
+    pub fn cast<T: Object>(self) -> Made<T> {
         if self.object_type != T::TYPE {
             return Err(Error::WrongType);
         }
@@ -147,7 +150,7 @@ impl AnyObject {
 impl Kernel {
     /// Makes an object paid by `ram`, with one reference that the caller holds. `build` gets the
     /// header.
-    pub fn create<T: Object>(&mut self, ram: Ptr<Ram>, build: impl FnOnce(Header) -> T) -> Result<Ptr<T>, Error> {
+    pub fn create<T: Object>(&mut self, ram: Ptr<Ram>, build: impl FnOnce(Header) -> T) -> Made<T> {
         const { assert!(size_of::<T>() <= PAGE_BYTES && align_of::<T>() <= 16) };
         let place = if size_of::<T>() <= ram::SMALL_BYTES {
             ram::allocate_small(self, ram, size_of::<T>())?.cast::<T>()

@@ -10,7 +10,7 @@
 use super::mapping::{Mapped, Mapping, PAGE, VaRange};
 use super::shared_objects::SharedObject;
 use super::space::{Space, link};
-use super::{Ptr, Ram, Range, Segment, frames};
+use super::{Made, Ptr, Ram, Range, Segment, frames};
 use crate::arch::paging::Table;
 use crate::memory::PhysAddr;
 use crate::state::Kernel;
@@ -47,12 +47,7 @@ pub fn level_for(pages: u64) -> Option<u32> {
 impl Ptr<Range> {
     /// Makes an empty range of a core, of [`level_for`] that many pages; its table page is charged
     /// to `ram`.
-    pub fn create_nested(
-        kernel: &mut Kernel,
-        ram: Ptr<Ram>,
-        pages: u64,
-        write_execute: bool,
-    ) -> Result<Ptr<Range>, Error> {
+    pub fn create_nested(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, write_execute: bool) -> Made<Range> {
         let level = level_for(pages).ok_or(Error::BadArgument)?;
         let frame = kernel.allocate_page(ram)?;
         let made = create_over(kernel, ram, frame, level, write_execute);
@@ -64,12 +59,7 @@ impl Ptr<Range> {
 
     /// As `create_nested`, over the page of a segment that passed `check_lone`: it has none
     /// afterwards.
-    pub fn create_from(
-        kernel: &mut Kernel,
-        segment: Ptr<Segment>,
-        pages: u64,
-        write_execute: bool,
-    ) -> Result<Ptr<Range>, Error> {
+    pub fn create_from(kernel: &mut Kernel, segment: Ptr<Segment>, pages: u64, write_execute: bool) -> Made<Range> {
         let level = level_for(pages).ok_or(Error::BadArgument)?;
         let frame = segment.frame(0).ok_or(Error::BadArgument)?;
         let made = create_over(kernel, segment.ram(), frame, level, write_execute)?;
@@ -79,13 +69,7 @@ impl Ptr<Range> {
 
     /// Maps `child` at `start`. Rights have been checked; `BadArgument` if it does not fit
     /// there, `Busy` if something is mapped there.
-    pub fn nest(
-        self,
-        kernel: &mut Kernel,
-        start: u64,
-        child: Ptr<Range>,
-        [protection, allowed]: [u64; 2],
-    ) -> Result<(), Error> {
+    pub fn nest(self, kernel: &mut Kernel, start: u64, child: Ptr<Range>, rights: [u64; 2]) -> Result<(), Error> {
         let level = child.level();
         let bytes = Table::bytes(level);
         if level >= self.level()
@@ -101,8 +85,8 @@ impl Ptr<Range> {
         }
         let mut own = self.own(kernel);
         let entry = own.open_link(start, level)?;
-        own.add(place, Mapped::Range(child), 0, [protection as u8, allowed as u8])?;
-        *entry = link(child.top(), protection);
+        own.add(place, Mapped::Range(child), 0, rights.map(|rights| rights as u8))?;
+        *entry = link(child.top(), rights[0]);
         Ok(())
     }
 
@@ -147,13 +131,7 @@ impl Ptr<Range> {
 }
 
 /// Makes a range over a page that is charged to `ram`.
-fn create_over(
-    kernel: &mut Kernel,
-    ram: Ptr<Ram>,
-    frame: PhysAddr,
-    level: u32,
-    write_execute: bool,
-) -> Result<Ptr<Range>, Error> {
+fn create_over(kernel: &mut Kernel, ram: Ptr<Ram>, frame: PhysAddr, level: u32, write_execute: bool) -> Made<Range> {
     let window = VaRange::of_level(level);
     let made = Range::create(kernel, ram, (Table { frame, level }, window), write_execute, None);
     made.inspect(|_| frames::clear(frame))

@@ -11,7 +11,7 @@ use super::mapping::PageRun;
 use super::notification::Notification;
 use super::segment::Segment;
 use super::slot::{Capability, Source};
-use super::{Header, Link, Object, Ptr, Ram, Slot, linked};
+use super::{Header, Link, Made, Object, Ptr, Ram, Slot, linked};
 use crate::hardware::{self, CoreCommand, State};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
@@ -215,7 +215,7 @@ impl Kernel {
 
     /// Claims a core of the pool for the domain of id `claimant`; the caller holds the one
     /// reference.
-    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Result<Ptr<Pcore>, Error> {
+    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Made<Pcore> {
         if self.claim_on(core).is_some() {
             return Err(Error::Busy);
         }

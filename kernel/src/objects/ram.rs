@@ -9,7 +9,7 @@
 
 use super::frames;
 use super::group::{Band, Group, Turns};
-use super::{AnyObject, Header, Link, Linked, List, Object, Ptr, Schedule, linked};
+use super::{AnyObject, Header, Link, Linked, List, Made, Object, Ptr, Schedule, linked};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -124,7 +124,7 @@ impl Ram {
 
 impl Ptr<Ram> {
     /// Makes a child account, whose contexts share those turns.
-    pub fn split(self, kernel: &mut Kernel, limit: u64, turns: Turns) -> Result<Ptr<Ram>, Error> {
+    pub fn split(self, kernel: &mut Kernel, limit: u64, turns: Turns) -> Made<Ram> {
         if self.depth >= DEPTH_MAX {
             return Err(Error::BadArgument);
         }

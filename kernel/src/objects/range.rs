@@ -12,7 +12,7 @@ use super::mapping::{Listed, Mapped, Mapping, PageRun, Tree, VaRange};
 use super::segment::Segment;
 use super::shared_objects::{Alias, NO_RANGE, SharedObject};
 use super::space::{Space, TlbScope, check_protection};
-use super::{Header, List, Object, Ptr, Ram, fault, ram};
+use super::{Header, List, Made, Object, Ptr, Ram, fault, ram};
 use crate::arch::paging::{self, Pte, Root, Table};
 use crate::hardware;
 use crate::memory::PhysAddr;
@@ -67,7 +67,7 @@ impl Range {
         (top, window): (Table, VaRange),
         write_execute: bool,
         alias: Option<Ptr<Alias>>,
-    ) -> Result<Ptr<Range>, Error> {
+    ) -> Made<Range> {
         kernel.create(ram, |header| Range {
             header,
             top,
@@ -145,7 +145,7 @@ impl Space for Own<'_> {
         &self.range.mappings
     }
 
-    fn make(&mut self, place: PageRun, mapped: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
+    fn make(&mut self, place: PageRun, mapped: Mapped, first: u64, rights: [u8; 2]) -> Made<Mapping> {
         assert!(self.range.stage.get() == Stage::Open, "a mapping is made in a range that is closed");
         assert!(self.range.place(place.start, place.pages).is_ok(), "a mapping lies outside of its range");
         let (core, pooled) = (self.kernel.core(), mapped.pooled());
@@ -221,7 +221,7 @@ impl Space for Own<'_> {
 
 impl Ptr<Range> {
     /// An empty space; its root page is charged to `ram`.
-    pub fn create_root(kernel: &mut Kernel, ram: Ptr<Ram>, write_execute: bool) -> Result<Ptr<Range>, Error> {
+    pub fn create_root(kernel: &mut Kernel, ram: Ptr<Ram>, write_execute: bool) -> Made<Range> {
         let frame = kernel.allocate_page(ram)?;
         let window = kernel.user_window;
         let made = Range::create(kernel, ram, (paging::new_root(frame).top(), window), write_execute, None);

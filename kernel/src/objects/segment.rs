@@ -22,7 +22,7 @@
 
 use super::mapping::Mapping;
 use super::shared_objects::Alias;
-use super::{Header, List, Object, Ptr, Ram, frames};
+use super::{Header, List, Made, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use crate::steps::{Budget, PAGE_UNITS};
@@ -209,35 +209,30 @@ impl Segment {
 
 impl Ptr<Segment> {
     /// A segment of absent pages.
-    pub fn new_anonymous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+    pub fn new_anonymous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Made<Segment> {
         Self::create(kernel, ram, pages, Kind::Anonymous)
     }
 
     /// Makes a segment over memory of another core or a device.
-    pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
+    pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Made<Segment> {
         assert!(matches!(kind, Kind::Imported { .. }), "an imported segment is of another kind");
         Self::create(kernel, ram, pages, kind)
     }
 
     /// Makes a segment that represents a shared one and owns the alias.
-    pub fn new_shared(
-        kernel: &mut Kernel,
-        ram: Ptr<Ram>,
-        pages: u64,
-        alias: Ptr<Alias>,
-    ) -> Result<Ptr<Segment>, Error> {
+    pub fn new_shared(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, alias: Ptr<Alias>) -> Made<Segment> {
         Self::create(kernel, ram, pages, Kind::Shared(alias))
     }
 
     /// Makes a segment over one run of zeroed pages.
-    pub fn new_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+    pub fn new_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Made<Segment> {
         let made = Self::reserve_contiguous(kernel, ram, pages)?;
         made.populate(kernel, &mut Budget::all())?;
         Ok(made)
     }
 
     /// As `new_contiguous`, but to be populated before anybody can name it.
-    pub fn reserve_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+    pub fn reserve_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Made<Segment> {
         ram.charge(pages)?;
         let run = kernel.frames.reserve_run(pages).ok_or(Error::NoMemory);
         let made = run.and_then(|base| {
@@ -253,7 +248,7 @@ impl Ptr<Segment> {
         made
     }
 
-    fn create(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
+    fn create(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Made<Segment> {
         let is_bounded = pages <= SEGMENT_PAGES_MAX || matches!(kind, Kind::Shared(_));
         assert!(is_bounded, "a segment has more pages than its tables");
         kernel.create(ram, |header| Segment {
@@ -344,7 +339,7 @@ impl Ptr<Segment> {
 
     /// Makes an empty segment of `ram` that is to become a copy of this one, or to have the same
     /// pages if it is common.
-    pub(super) fn begin_copy(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
+    pub(super) fn begin_copy(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Made<Segment> {
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
         copy.ways.set(self.ways.get() & COMMON);
         copy.set_source(Some(self));
@@ -390,12 +385,7 @@ impl Ptr<Segment> {
     /// Shares its frames with `copy`, an empty one that is not mapped yet, until either is written,
     /// or those of a common one for good, as far as the budget allows; tells whether those were
     /// all. On failure those shared stay.
-    pub fn share_until_written(
-        self,
-        kernel: &mut Kernel,
-        copy: Ptr<Segment>,
-        budget: &mut Budget,
-    ) -> Result<bool, Error> {
+    pub fn share_until_written(self, kernel: &mut Kernel, copy: Self, budget: &mut Budget) -> Result<bool, Error> {
         while u64::from(copy.made.get()) < self.pages() {
             let first = u64::from(copy.made.get());
             let has_table = self.block(first - first % ENTRIES as u64).is_some();

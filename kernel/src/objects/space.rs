@@ -8,7 +8,7 @@
 //! knows no address but the window's.
 
 use super::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
-use super::{Ptr, fault};
+use super::{Made, Ptr, fault};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::hardware;
 use crate::memory::PhysAddr;
@@ -49,13 +49,7 @@ pub trait Space {
     /// Its mappings.
     fn mappings(&self) -> &Tree<Self::MapTarget>;
     /// Makes a mapping that is in no tree yet; it holds a reference of its target.
-    fn make(
-        &mut self,
-        place: PageRun,
-        what: What<Self>,
-        first: u64,
-        rights: [u8; 2],
-    ) -> Result<Ptr<Mapping<Self::MapTarget>>, Error>;
+    fn make(&mut self, at: PageRun, what: What<Self>, first: u64, rights: [u8; 2]) -> Made<Mapping<Self::MapTarget>>;
     /// Destroys a mapping that was taken out of the tree, and drops its reference.
     fn end(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>);
     /// Allocates a page for a table.
