@@ -1,13 +1,14 @@
 //! Physical pages of this core: who gets one, and how often each is shared.
 //!
 //! Memory comes in regions (what boot gave this core, and what `RamAdd` brought). Each region
-//! keeps, at its own start, a reference count per page and a bitmap of free pages; nothing else in
-//! the machine knows whether a page is free. Invariants: a set bit means that the page's count is
-//! 0, and then the table of counts is not looked at, so that it is not touched before pages are
-//! given out; `free` is the number of set bits; a count changes only through [`Frames`], which
-//! asserts that no page is freed twice. Single pages are taken near the last one freed or found
-//! (next fit), contiguous runs from the top of a region, so that the two mix little. This file does
-//! not know what a page is used for.
+//! keeps, at its own start, a bitmap of free pages, one of carved pages (which were given to
+//! another core), and a reference count per page; nothing else in the machine knows whether a page
+//! is free. Invariants: a set bit in either map means that the page has no count, and then the
+//! table of counts is not looked at, so that it is not touched before pages are given out, and runs
+//! come and go by whole words of the maps; no page is both free and carved; `free` is the number of
+//! free ones; a count changes only through [`Frames`], which asserts that no page is freed twice.
+//! Single pages are taken near the last one freed or found (next fit), contiguous runs from the top
+//! of a region, so that the two mix little. This file does not know what a page is used for.
 
 use crate::hardware;
 use crate::memory::{PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
@@ -17,8 +18,9 @@ use crate::steps::FREE_WORK;
 pub const REGIONS_MAX: usize = 64;
 /// Pages of a large page (2 MiB).
 pub const LARGE_PAGE: u64 = 512;
-/// Count of a page that was given to another core.
-const CARVED: u32 = u32::MAX;
+/// The maps of a region's pages: those that are free, those that another core got.
+const FREE: usize = 0;
+const CARVED: usize = 1;
 /// Most references to one page; far above what slots and segments of a core can reach.
 const REFERENCES_MAX: u32 = 1 << 30;
 
@@ -31,6 +33,7 @@ struct Region {
     /// The whole range, tables included.
     whole: PhysRange,
     counts: *mut u32,
+    /// Words of the two maps: of free pages, then of carved ones.
     bits: *mut u64,
     /// Word of the bitmap to look at first.
     hint: usize,
@@ -51,20 +54,18 @@ impl Region {
         let range = range.whole_pages();
         let pages = (range.bytes / PAGE) as usize;
         let words = pages.div_ceil(64);
-        let table_pages = (words * 8 + pages * 4).div_ceil(PAGE_BYTES);
+        let table_pages = (words * 16 + pages * 4).div_ceil(PAGE_BYTES);
         if table_pages >= pages {
             return None;
         }
         let bits = phys_to_virt(range.base).cast::<u64>();
-        let counts = phys_to_virt(range.base + words as u64 * 8).cast::<u32>();
+        let counts = phys_to_virt(range.base + words as u64 * 16).cast::<u32>();
         let base = range.base + table_pages as u64 * PAGE;
-        let region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
-        for index in 0..region.words() {
-            let pages = (region.pages - index * 64).min(64);
-            // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of
-            // this core and in no other use.
-            unsafe { region.bits.add(index).write(u64::MAX >> (64 - pages)) };
-        }
+        let mut region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
+        // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of this
+        // core and in no other use.
+        unsafe { bits.write_bytes(0, words * 2) };
+        region.set(FREE, 0, region.pages, true);
         Some(region)
     }
 
@@ -86,31 +87,28 @@ impl Region {
         unsafe { self.counts.add(page).write(count) };
     }
 
-    fn word(&mut self, index: usize) -> &mut u64 {
+    fn word(&mut self, map: usize, index: usize) -> &mut u64 {
         assert!(index < self.words(), "a page outside of a region");
-        // SAFETY: in bounds of the table made in `new`, which nobody else touches.
-        unsafe { &mut *self.bits.add(index) }
+        // SAFETY: in bounds of the maps made in `new`, which nobody else touches.
+        unsafe { &mut *self.bits.add(map * self.words() + index) }
     }
 
     fn is_free(&mut self, page: usize) -> bool {
         assert!(page < self.pages, "a page outside of a region");
-        *self.word(page / 64) >> (page % 64) & 1 != 0
+        *self.word(FREE, page / 64) >> (page % 64) & 1 != 0
     }
 
     fn set_free(&mut self, page: usize, free: bool) {
         let mask = 1 << (page % 64);
-        let word = self.word(page / 64);
+        let word = self.word(FREE, page / 64);
         *word = if free { *word | mask } else { *word & !mask };
     }
 
-    /// Takes pages out of the free ones, a word of them at a time; they have no count yet.
-    fn reserve(&mut self, first: usize, pages: usize) {
-        hardware::count_work(pages as u64 / 64);
-        let mut page = first;
-        while page < first + pages {
-            let count = (64 - page % 64).min(first + pages - page);
-            *self.word(page / 64) &= !(u64::MAX >> (64 - count) << (page % 64));
-            page += count;
+    /// Sets or clears the bits of a run of pages, a word of them at a time.
+    fn set(&mut self, map: usize, first: usize, pages: usize, to: bool) {
+        for (index, mask) in masks(first, pages) {
+            let word = self.word(map, index);
+            *word = if to { *word | mask } else { *word & !mask };
         }
     }
 
@@ -118,7 +116,7 @@ impl Region {
         let words = self.words();
         let hint = self.hint;
         for index in (hint..words).chain(0..hint) {
-            let word = *self.word(index);
+            let word = *self.word(FREE, index);
             hardware::count_work(1);
             if word != 0 {
                 self.hint = index;
@@ -134,7 +132,7 @@ impl Region {
         // Pages `low..high` are a free run that may go on below `low`.
         let (mut low, mut high) = (self.words() * 64, self.words() * 64);
         for index in (0..self.words()).rev() {
-            let (word, begin) = (*self.word(index), index * 64);
+            let (word, begin) = (*self.word(FREE, index), index * 64);
             hardware::count_work(1);
             low -= word.leading_ones() as usize;
             if let found @ Some(_) = self.highest_start(low, high, wanted, align) {
@@ -165,6 +163,16 @@ impl Region {
         let page = (frame.0.checked_sub(self.base.0)? / PAGE) as usize;
         (page < self.pages).then_some(page)
     }
+}
+
+/// The words of a map that have bits of a run of pages, and which.
+fn masks(first: usize, pages: usize) -> impl Iterator<Item = (usize, u64)> {
+    (first / 64..(first + pages).div_ceil(64)).map(move |index| {
+        hardware::count_work(1);
+        let low = first.saturating_sub(index * 64);
+        let high = (first + pages - index * 64).min(64);
+        (index, u64::MAX << low & u64::MAX >> (64 - high))
+    })
 }
 
 /// The highest bit at which `wanted` set bits of a word begin, if it has so many in a row.
@@ -241,12 +249,12 @@ impl Frames {
         let region = &mut self.regions[index];
         let pages = (range.bytes / PAGE) as usize;
         let first = region.index(range.base).ok_or(AddError::Overlap)?;
-        if first + pages > region.pages || (first..first + pages).any(|page| region.count(page) != CARVED) {
+        let is_within = first + pages <= region.pages;
+        if !is_within || !masks(first, pages).all(|(index, mask)| *region.word(CARVED, index) & mask == mask) {
             return Err(AddError::Overlap);
         }
-        for page in first..first + pages {
-            region.set_count(page, 0);
-        }
+        region.set(CARVED, first, pages, false);
+        region.set(FREE, first, pages, true);
         self.free += pages as u64;
         self.total += pages as u64;
         assert!(self.free <= self.total, "more pages are free than there are");
@@ -309,7 +317,8 @@ impl Frames {
     /// Contiguous pages that leave this core for good.
     pub fn carve(&mut self, pages: u64) -> Option<PhysAddr> {
         let base = self.reserve_run(pages)?;
-        (0..pages).for_each(|page| self.count_reserved(base + page * PAGE, CARVED));
+        let (region, first) = self.find(base);
+        region.set(CARVED, first, pages as usize, true);
         assert!(self.total - self.free >= pages, "pages leave the core that are free");
         self.total -= pages;
         Some(base)
@@ -319,7 +328,7 @@ impl Frames {
         for region in &mut self.regions[..self.region_count] {
             if let Some(first) = region.find_run(pages as usize, align) {
                 assert!(self.free >= pages, "a run of free pages is longer than the count");
-                region.reserve(first, pages as usize);
+                region.set(FREE, first, pages as usize, false);
                 self.free -= pages;
                 return Some(region.address(first));
             }

@@ -84,6 +84,30 @@ fn carved_pages_leave_and_come_back() {
     frames.add(PhysRange::new(base.0, 64 * PAGE)).unwrap();
     assert_eq!((frames.total(), frames.free()), (total, total));
     assert!(frames.carve(PAGES).is_none() && frames.carve(0).is_none());
+    // Parts come back in any order, once each, and what was not carved does not.
+    let base = frames.carve(150).unwrap();
+    let held = frames.allocate().unwrap();
+    let mut add = |first: u64, pages: u64| frames.add(PhysRange::new(base.0 + first * PAGE, pages * PAGE));
+    for (first, pages) in [(70, 61), (0, 3), (131, 19), (3, 67)] {
+        assert_eq!(add(first, pages), Ok(()));
+        assert_eq!(add(first, pages), Err(AddError::Overlap));
+        assert_eq!(add(first + pages - 1, 1), Err(AddError::Overlap));
+    }
+    assert_eq!(frames.add(PhysRange::new(held.0, PAGE)), Err(AddError::Overlap));
+    frames.release(held);
+    assert_eq!((frames.total(), frames.free()), (total, total));
+}
+
+/// What is used of a region is no page of its maps and counts, whatever its size.
+#[test]
+fn maps_and_counts_lie_before_the_pages() {
+    let _ram = block(PAGES * 8);
+    for pages in 2..PAGES * 7 {
+        let Some(region) = Region::new(PhysRange::new(0, pages * PAGE)) else { continue };
+        let end = region.counts.wrapping_add(region.pages);
+        assert!(region.bits.wrapping_add(2 * region.words()).cast() <= region.counts, "{pages} pages");
+        assert!(end.cast() <= phys_to_virt(region.base), "{pages} pages");
+    }
 }
 
 /// The highest run, looked for page by page.
@@ -110,7 +134,7 @@ fn runs_are_the_highest_there_are() {
         for _ in 0..turn % 40 {
             let first = random(region.pages as u64) as usize;
             let length = (1 + random(1 << (1 + turn % 9))) as usize;
-            region.reserve(first, length.min(region.pages - first));
+            region.set(FREE, first, length.min(region.pages - first), false);
         }
         for wanted in [1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 300, 512, 900, 4000] {
             for align in if wanted >= 512 { [1, LARGE_PAGE] } else { [1, 1] } {

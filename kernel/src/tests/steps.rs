@@ -1,10 +1,12 @@
 //! Calls of several steps: each is bounded, and all of them together do what one would.
 
-use super::revoke::Actor;
+use super::revoke::{Actor, STEP_WORK_MAX};
 use super::segment_calls::{read, write};
 use super::{Random, World};
 use crate::arch::paging;
 use crate::calls;
+use crate::hardware;
+use crate::memory::PhysRange;
 use crate::objects::fault::Access;
 use crate::objects::mapping::{PAGE, PageRun};
 use crate::objects::share::Capability;
@@ -118,6 +120,28 @@ fn mappings_are_protected_and_taken_out_in_bounded_steps() {
     assert_eq!(range.count(), 1, "the control page is left");
 }
 
+/// Runs of pages leave and come back by words of their map. Memory of a test is no core's, so what
+/// `RamAdd` does stands for the call.
+#[test]
+fn memory_moves_between_cores_in_bounded_steps() {
+    let mut world = World::new(PAGES + 2000);
+    let actor = world.outsider();
+    let free = world.kernel.frames.free();
+    let base = world.make(actor, Call::RamCarve, &[RAM, PAGES]);
+    assert_eq!(world.kernel.frames.free(), free - PAGES);
+    let mut add = |first: u64, pages: u64| {
+        hardware::take_work();
+        let is_there = world.kernel.frames.add(PhysRange::new(base + first * PAGE, pages * PAGE)).is_ok();
+        assert!(hardware::take_work() <= STEP_WORK_MAX);
+        is_there
+    };
+    assert!(!add(0, PAGES + 1));
+    for (first, pages) in [(3, PAGES - 5), (0, 3), (PAGES - 2, 2)] {
+        assert!(add(first, pages) && !add(first, pages));
+    }
+    assert_eq!(world.kernel.frames.free(), free);
+}
+
 #[test]
 fn a_pool_is_cleared_in_bounded_steps() {
     let mut world = World::new(PAGES + 2000);
@@ -130,7 +154,7 @@ fn a_pool_is_cleared_in_bounded_steps() {
 }
 
 /// One step of a call, as it is left when its maker goes on with something else.
-fn one_step(world: &mut World, actor: Actor, call: Call, words: [u64; 6]) -> bool {
+pub(super) fn one_step(world: &mut World, actor: Actor, call: Call, words: [u64; 6]) -> bool {
     actor.context.with_registers(|r| {
         r.rip = 0x1002;
         [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
