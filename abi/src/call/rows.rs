@@ -110,7 +110,7 @@ macro_rules! for_each_call {
 /// Copies a segment, by a mode of `layout::copy`. Copy-on-write shares pages until one side writes,
 /// copy-on-reference until the copy is read or either is written. A contiguous source is copied at
 /// once: its frames must stay. One of a pool can be copied plainly only, each page as it is when
-/// its turn comes, whatever other cores write meanwhile; `ShareCopy` copies all of it as of one
+/// its turn comes, whatever other cores write meanwhile; `ShareCopy` copies each 512 as of one
 /// moment, and shares pages. Any copy may take several steps, as an eager `SegmentAlloc`: what this
 /// core's programs write meanwhile is in the pages whose turn comes later.
 25 fn segment_copy = SegmentCopy [] (ram: Cap<Ram, WRITE>, segment: Cap<Segment, READ>, mode: Flags) then (done)
@@ -594,11 +594,13 @@ macro_rules! for_each_call {
     | WrongType "it is a core's own", PeerDead "the range's domain ended, or it was revoked";
 
 /// Makes a segment that shares all pages with another one of its pool until either is written;
-/// tells its object id. It holds what the other held at one moment of the call, whatever is written
-/// meanwhile. The first writer of a page gets a new one from the pool, and goes on when no core can
-/// access the old one in its place any more. From then on one range of the pool at most maps each
-/// of both segments. The segment needs READ.
-218 fn share_copy = ShareCopy [] (share: Cap<Share, WRITE>, segment: Named<Segment>, name: Name)
+/// tells its object id. It may take several steps, of 512 pages each: those of a step are as the
+/// other held them at one moment, whatever is written meanwhile. Nobody can name the copy before it
+/// is complete; what a call that was given up has made is freed by the context's next call that
+/// makes a segment, or its end. The first writer of a page gets a new one from the pool, and goes
+/// on when no core can access the old one in its place any more. From the first step on one range
+/// of the pool at most maps each of both segments. The segment needs READ.
+218 fn share_copy = ShareCopy [] (share: Cap<Share, WRITE>, segment: Named<Segment>, name: Name) then (done)
     -> (copy: NewShared<Segment>, id: SharedId)
     | Busy "a core's own range maps it, or several do", WrongType "no segment, or a private one",
       BadArgument "of another pool, or made CONTIGUOUS", NoRights "the segment lacks READ";

@@ -7,8 +7,9 @@ use super::segment::{check_pages, make};
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
+use crate::objects::share::Capability;
 use crate::objects::{Object, Ptr, Segment};
-use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
+use crate::shared::{Found, New, ObjectKind, SharedObject, SharedShare, shared};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::lock as lock_numbers;
@@ -128,18 +129,45 @@ pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareS
 }
 
 pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy) -> Answer {
-    let ShareCopy { share, segment, name } = call;
-    if share.is_stuck() {
+    if call.share.is_stuck() {
         return Ok(Outcome::Retry);
     }
-    let found = request.shared_object(segment)?;
-    let id = match (found.object.kind(), found.rights.contains(Rights::READ)) {
-        (ObjectKind::Segment, true) => share.make(kernel, New::Copy { source: found.object }, Kind::Spin, name),
+    let found = request.shared_object(call.segment)?;
+    let copied = match (found.object.kind(), found.rights.contains(Rights::READ)) {
+        (ObjectKind::Segment, true) => copy_part(kernel, request, found, &call),
         (ObjectKind::Segment, false) => Err(Error::NoRights),
         _ => Err(Error::WrongType),
     };
     found.end(kernel);
-    made(request, id?, 0)
+    if copied == Ok(None) {
+        // `done`.
+        return Ok(request.retry([(4, 1)]));
+    }
+    kernel.keep(&request.caller.partial, None, None);
+    made(request, copied?.unwrap_or(0), 0)
+}
+
+/// Makes the next part of a copy; gives its id when it is complete. Until then only its maker's
+/// context holds it, with its source's id as the badge, so that no other call goes on with it.
+fn copy_part(kernel: &mut Kernel, request: &Request, source: Found, call: &ShareCopy) -> Result<Option<u64>, Error> {
+    let fits = |share: &SharedObject| share.beside(source.object).is_ok() && source.object.base().is_none();
+    shared(call.share.any()).filter(fits).ok_or(Error::BadArgument)?;
+    let partial = &request.caller.partial;
+    let held = partial.get().filter(|held| call.done != 0 && held.badge == source.object.id());
+    let begun = held.and_then(|held| Found::of(held.object, held.rights));
+    let new = New::Segment { pages: source.object.pages(), contiguous: false };
+    let copy = begun.map_or_else(|| call.share.create(kernel, new, Kind::Spin, call.name), Ok)?;
+    let copied = match kernel.copy_shared(source.object, copy.object) {
+        Ok(true) => call.share.tell(kernel, copy.object).map(Some),
+        Ok(false) if begun.is_none() => kernel.name_shared(request.caller.domain().ram(), &copy).map(|object| {
+            kernel.keep(partial, Some(Capability { object, badge: source.object.id(), rights: Rights(0) }), None);
+            kernel.release_any(object);
+            None
+        }),
+        other => other.map(|_| None),
+    };
+    copy.end(kernel);
+    copied
 }
 
 pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRange) -> Answer {
@@ -154,28 +182,21 @@ pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRan
 }
 
 pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) -> Answer {
-    let ShareAdd { share, object, rights } = call;
-    if share.is_some_and(Ptr::<SharedShare>::is_stuck) {
+    if call.share.is_some_and(Ptr::<SharedShare>::is_stuck) {
         return Ok(Outcome::Retry);
     }
-    let found = request.shared_object(object)?;
-    let added = add_found(kernel, request, share, &found, rights);
+    let found = request.shared_object(call.object)?;
+    let added = add_found(kernel, request, &call, &found);
     found.end(kernel);
     added
 }
 
-fn add_found(
-    kernel: &mut Kernel,
-    request: &Request,
-    share: Option<Ptr<SharedShare>>,
-    found: &Found,
-    wanted: u64,
-) -> Answer {
+fn add_found(kernel: &mut Kernel, request: &Request, call: &ShareAdd, found: &Found) -> Answer {
     if !found.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
-    let rights = downgraded(found.rights, wanted)?;
-    if let Some(share) = share {
+    let rights = downgraded(found.rights, call.rights)?;
+    if let Some(share) = call.share {
         let handle = Handle::in_share(Handle(request.words()[0]), found.object.id()).ok_or(Error::BadArgument)?;
         share.add(kernel, found.object, rights)?;
         return one(handle.0);

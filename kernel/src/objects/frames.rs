@@ -105,6 +105,7 @@ impl Region {
     }
 
     /// Sets or clears the bits of a run of pages, a word of them at a time.
+    #[inline(never)]
     fn set(&mut self, map: usize, first: usize, pages: usize, to: bool) {
         for (index, mask) in masks(first, pages) {
             let word = self.word(map, index);

@@ -16,7 +16,7 @@ use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::mapping::VaRange;
 use crate::objects::remote::SHARED_SLOT;
-use crate::objects::{AnyObject, Header, Link, List, Object, Ptr, Ram, Range, Segment, linked, ram};
+use crate::objects::{AnyObject, Header, Link, List, Made, Object, Ptr, Ram, Range, Segment, linked, ram};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::SEGMENT_PAGES_MAX;
@@ -92,11 +92,6 @@ pub enum New {
         pages: u64,
         /// In one run, now.
         contiguous: bool,
-    },
-    /// A segment with the pages of another until either is written.
-    Copy {
-        /// Which.
-        source: SharedObject,
     },
     /// A range.
     Range {
@@ -177,12 +172,25 @@ impl Ptr<SharedShare> {
 
     /// Makes an object in the same pool and adds it to this share; gives its id.
     pub fn make(self, kernel: &mut Kernel, new: New, lock: Kind, name: Name) -> Result<u64, Error> {
+        let made = self.create(kernel, new, lock, name)?;
+        let id = self.tell(kernel, made.object);
+        made.end(kernel);
+        id
+    }
+
+    /// Adds a new object to this share; gives its id.
+    #[inline(never)]
+    pub fn tell(self, kernel: &Kernel, object: SharedObject) -> Result<u64, Error> {
+        self.add(kernel, object, Rights::ALL).map(|()| object.id())
+    }
+
+    /// Makes an object in the same pool that no share names yet.
+    #[inline(never)]
+    pub fn create(self, kernel: &mut Kernel, new: New, lock: Kind, name: Name) -> Result<Found, Error> {
         let (pool, core) = (self.living()?.pool, kernel.core());
         let (kind, lines) = match new {
             New::Share => (ObjectKind::Share, BUCKET_LINES),
             New::Segment { pages, contiguous } => (ObjectKind::Segment, segment::lines(pages, contiguous)),
-            New::Copy { source } if source.pool != pool || source.base().is_some() => return Err(Error::BadArgument),
-            New::Copy { source } => (ObjectKind::Segment, segment::lines(source.pages(), false)),
             New::Range { .. } => (ObjectKind::Range, range::lines()),
         };
         let id = kernel.next_id();
@@ -192,15 +200,10 @@ impl Ptr<SharedShare> {
         let filled = match new {
             New::Share => Ok(()),
             New::Segment { pages, contiguous } => object.become_segment(core, pages, contiguous),
-            New::Copy { source } => {
-                let made = object.become_segment(core, source.pages(), false);
-                made.and_then(|()| kernel.copy_shared(source, object))
-            }
             New::Range { level, write_execute } => object.become_range(core, level, write_execute),
         };
-        let known = filled.and_then(|()| self.add(kernel, object, Rights::ALL));
-        object.release(core);
-        known.map(|()| id)
+        let made = Found { object, rights: Rights(0), counted: true };
+        filled.map(|()| made).inspect_err(|_| made.end(kernel))
     }
 
     /// Entries, what its lock counted, and free pages of its pool.
@@ -217,6 +220,7 @@ impl Ptr<SharedShare> {
 }
 
 /// The shared object that a private one represents, if it does.
+#[inline(never)]
 pub fn shared(object: AnyObject) -> Option<SharedObject> {
     if let Ok(share) = object.cast::<SharedShare>() {
         return Some(share.shared());
@@ -230,7 +234,7 @@ pub fn shared(object: AnyObject) -> Option<SharedObject> {
 impl Kernel {
     /// Reserves a run of pages for a pool, to be populated; `BadArgument` if no pool may have so
     /// many, `Busy` if this core can have no more pools.
-    pub fn reserve_pool(&mut self, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+    pub fn reserve_pool(&mut self, ram: Ptr<Ram>, pages: u64) -> Made<Segment> {
         if !(PAGES_MIN..=SEGMENT_PAGES_MAX).contains(&pages) {
             return Err(Error::BadArgument);
         }
@@ -244,7 +248,7 @@ impl Kernel {
 
     /// Makes a pool of the pages of `run`, which nobody else knows and which has none afterwards.
     /// Gives its first share: an object of this core that names it, with one reference.
-    pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
+    pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Made<SharedShare> {
         let (ram, pages) = (run.ram(), run.pages());
         let number = self.pool_number()?;
         let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
@@ -277,7 +281,7 @@ impl Kernel {
     }
 
     /// Makes a name for the first share of the pool with this id, which its home published.
-    pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Result<Ptr<SharedShare>, Error> {
+    pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Made<SharedShare> {
         let published = registry::pools(home_of(id)).ok_or(Error::NotFound)?;
         let section = registry::reader().enter();
         let found = published.iter().map(|word| PhysAddr(word.load(Ordering::Acquire))).filter(|base| base.0 != 0);
@@ -315,31 +319,26 @@ impl Kernel {
     }
 
     /// Takes over a reference of `object` and a count of its pool, if it succeeds.
-    fn new_share(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<SharedShare>, Error> {
+    fn new_share(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<SharedShare> {
         let alias = self.new_alias(ram, object)?;
         let made = self.create(ram, |header| SharedShare { header, alias });
         self.give_alias(ram, alias, made)
     }
 
-    fn new_segment(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Segment>, Error> {
+    fn new_segment(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Segment> {
         let alias = self.new_alias(ram, object)?;
         let made = Ptr::<Segment>::new_shared(self, ram, object.pages(), alias);
         self.give_alias(ram, alias, made)
     }
 
-    fn new_range(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Range>, Error> {
+    fn new_range(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Range> {
         let alias = self.new_alias(ram, object)?;
         let place = (object.top(), VaRange::of_level(object.top().level));
         let made = Range::create(self, ram, place, object.may_write_execute(), Some(alias));
         self.give_alias(ram, alias, made)
     }
 
-    fn give_alias<T: Object>(
-        &mut self,
-        ram: Ptr<Ram>,
-        alias: Ptr<Alias>,
-        made: Result<Ptr<T>, Error>,
-    ) -> Result<Ptr<T>, Error> {
+    fn give_alias<T: Object>(&mut self, ram: Ptr<Ram>, alias: Ptr<Alias>, made: Made<T>) -> Made<T> {
         match made {
             Ok(user) => {
                 alias.user.set(Some(user.any()));
@@ -350,7 +349,7 @@ impl Kernel {
         made
     }
 
-    fn new_alias(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Alias>, Error> {
+    fn new_alias(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Alias> {
         let place = ram::allocate_small(self, ram, size_of::<Alias>())?.cast::<Alias>();
         // SAFETY: a fresh place of sufficient size and alignment; it stays until `drop_alias`.
         unsafe {
@@ -396,15 +395,19 @@ impl Kernel {
         self.release(owner);
     }
 
-    /// Handles the doorbell of pools: another core dropped the last alias of a pool of ours, or a
-    /// pool died in which this core has aliases.
+    /// Handles the doorbell of pools: another core dropped the last alias of a pool of ours, or
+    /// left an object of one to us, or a pool died in which this core has aliases.
+    #[inline(never)]
     pub fn on_shared_doorbell(&mut self) {
+        let budget = &mut Budget::step();
         for number in 0..POOLS_MAX {
-            if let Some(owner) = self.shared.pools[number].filter(|owner| owner.pool.aliases() == 0) {
-                self.destroy_pool(owner.pool.base());
+            match self.shared.pools[number].map(|owner| owner.pool) {
+                Some(pool) if pool.aliases() == 0 => self.destroy_pool(pool.base()),
+                Some(pool) => _ = SharedObject::drain_unnamed(pool, self.core(), budget),
+                None => (),
             }
         }
-        if !self.leave_dead_pools(&mut Budget::step()) {
+        if !self.leave_dead_pools(budget) {
             // The rest in another event, so that this one is bounded.
             hardware::post(self.core(), SHARED_SLOT);
         }

@@ -2,13 +2,17 @@
 //!
 //! An object is a run of pages. Invariants: an id is the making core and its sequence number; a
 //! reference is an alias, an entry of a share, or held by a call under way; a count that reached 0
-//! stays there, and only the core that brought it there destroys the object. A core that reads an
-//! object has a reference, or is in a read section in which it found an entry that has one: entries
-//! drop theirs only after the sections that may have found them.
+//! stays there, and the core that brought it there destroys the object, if it is small, or leaves
+//! it to the pool's home, which does so in bounded steps (decision 60). A core that reads an object
+//! has a reference, or is in a read section in which it found an entry that has one: entries drop
+//! theirs only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
 use super::{SpinWait, is_stuck, range, share};
+use crate::hardware;
 use crate::memory::PhysAddr;
+use crate::objects::remote::SHARED_SLOT;
+use crate::steps::{Budget, QUEUE_WORK};
 use abi::Error;
 use lock::{AtomicU64, Guard, Kind, LineIndex, Lock, Ordering, Spare};
 
@@ -37,9 +41,8 @@ const NAME: usize = 3;
 /// and its level, with whether code in it may be writable << 8.
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
-/// Of an object in the queue of those to be destroyed: the next in it.
-const DESTROYED_NEXT: usize = 7;
-// Words of the second line: what its lock guards.
+// Words of the second line: what its lock guards; when nobody refers to the object, the second is
+// the link to the next such.
 const LOCK: usize = 0;
 const ENTRIES: usize = 1;
 /// The first of a segment's own words there.
@@ -48,6 +51,8 @@ pub(super) const SEGMENT_WORDS: usize = 2;
 /// for lines, whose first line names the next.
 const SPARE: usize = 5;
 const LINE_PAGES: usize = 6;
+/// Of what is destroyed at once: 32 frames, four mappings.
+const RELEASE_UNITS: u32 = 8;
 /// The first of the lock's lines.
 const LOCK_LINES: u64 = 2;
 
@@ -225,52 +230,65 @@ impl SharedObject {
         self.word(REFERENCES).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// One reference less; with the last the object goes, and what only it held.
-    #[inline]
-    pub(super) fn release(self, core: usize) {
-        // A chain instead of recursion: a share of shares of shares is as deep as its makers like.
-        let mut destroy_queue = 0;
-        self.drop_reference(&mut destroy_queue);
-        if destroy_queue != 0 {
-            self.destroy_all(core, destroy_queue);
-        }
-    }
-
+    /// Drops a reference; with the last it destroys the object if it is small, else begins to.
     #[inline(never)]
-    fn destroy_all(self, core: usize, mut destroy_queue: LineIndex) {
-        while destroy_queue != 0 {
-            let object = SharedObject { pool: self.pool, place: destroy_queue };
-            destroy_queue = object.word(DESTROYED_NEXT).load(Ordering::Relaxed);
-            object.destroy(core, &mut destroy_queue);
+    pub(super) fn release(self, core: usize) {
+        if self.drop_reference() {
+            self.drain(core, &mut Budget::new(RELEASE_UNITS));
+        }
+    }
+
+    /// Drops a reference that an object being destroyed had, and leaves the rest to the home: no
+    /// recursion, for a share of shares of shares is as deep as its makers like.
+    pub(super) fn release_later(self) {
+        hardware::count_work(QUEUE_WORK);
+        if self.drop_reference() {
+            self.leave_to_home();
         }
     }
 
     #[inline]
-    pub(super) fn drop_reference(self, destroy_queue: &mut LineIndex) {
+    fn drop_reference(self) -> bool {
         // Release: what others did with it comes before it is taken apart. Acquire: by who takes it
         // apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "releasing a shared object that is gone");
-        if before == 1 {
-            self.word(DESTROYED_NEXT).store(*destroy_queue, Ordering::Relaxed);
-            *destroy_queue = self.place;
-        }
+        before == 1
     }
 
-    /// Nobody refers to it any more.
-    fn destroy(self, core: usize, destroy_queue: &mut LineIndex) {
-        match self.kind() {
-            ObjectKind::Share => share::empty(self, destroy_queue),
-            ObjectKind::Range => range::destroy(self, core, destroy_queue),
-            ObjectKind::Segment => self.free_frames(core),
+    #[inline(never)]
+    fn leave_to_home(self) {
+        self.pool.unnamed().give(&self.pool, self.place + 1);
+        hardware::post(self.pool.home(), SHARED_SLOT);
+    }
+
+    /// On the pool's home: destroys what nobody refers to; tells whether the budget sufficed.
+    pub(super) fn drain_unnamed(pool: Pool, core: usize, budget: &mut Budget) -> bool {
+        let mut lines = core::iter::from_fn(|| pool.unnamed().take(&pool));
+        lines.all(|line| SharedObject { pool, place: line - 1 }.drain(core, budget))
+    }
+
+    /// Destroys an object that nobody refers to any more; tells whether the budget sufficed. If
+    /// not, the home does the rest.
+    #[inline(never)]
+    fn drain(self, core: usize, budget: &mut Budget) -> bool {
+        let is_empty = match self.kind() {
+            ObjectKind::Share => share::empty(self, budget),
+            ObjectKind::Range => range::drain(self, core, budget),
+            ObjectKind::Segment => self.free_frames(core, budget),
+        };
+        if is_empty {
+            let first = self.place / PAGE_LINES;
+            let mut next = self.guarded(LINE_PAGES).load(Ordering::Relaxed);
+            let line_pages = core::iter::from_fn(|| {
+                let page = Some(next).filter(|page| *page != 0)?;
+                next = self.pool.at(page).0[0].load(Ordering::Relaxed);
+                Some(page / PAGE_LINES)
+            });
+            self.pool.give_back(core, &mut (first..first + (self.shape() >> 32)).chain(line_pages));
+        } else {
+            self.leave_to_home();
         }
-        let first = self.place / PAGE_LINES;
-        let mut next = self.guarded(LINE_PAGES).load(Ordering::Relaxed);
-        let line_pages = core::iter::from_fn(|| {
-            let page = Some(next).filter(|page| *page != 0)?;
-            next = self.pool.at(page).0[0].load(Ordering::Relaxed);
-            Some(page / PAGE_LINES)
-        });
-        self.pool.give_back(core, &mut (first..first + (self.shape() >> 32)).chain(line_pages));
+        is_empty
     }
 }

@@ -14,10 +14,11 @@
 //! doorbell has its core destroy it.
 
 use super::{SpinWait, registry};
+use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
-use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, LineIndex, Lock, Memory, Ordering, Reader, fence};
+use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, LineIndex, Lock, Memory, Ordering, Reader, Spare, fence};
 
 const LINE_BYTES: usize = size_of::<Line>();
 /// Lines of a page.
@@ -36,6 +37,8 @@ const ID: usize = 4;
 const FIRST: usize = 5;
 /// How many bits of `CORES` are set.
 const USERS: usize = 6;
+/// Objects that nobody refers to and that the home is to destroy.
+const UNNAMED: usize = 7;
 /// The pool's lock and what it guards.
 const GUARDED: u64 = 1;
 const LOCK: usize = 0;
@@ -164,6 +167,12 @@ impl Pool {
         self.head(FIRST).store(place, Ordering::Relaxed);
     }
 
+    /// Objects that nobody refers to, by their second lines: any core adds some, the home takes
+    /// them.
+    pub(super) fn unnamed(self) -> Spare<'static> {
+        Spare(self.head(UNNAMED))
+    }
+
     /// Whether its Ram was revoked.
     pub fn is_dead(self) -> bool {
         self.head(DEAD).load(Ordering::SeqCst) != 0
@@ -259,11 +268,14 @@ impl Pool {
         self.count(self.page_of(frame)).load(Ordering::Relaxed)
     }
 
-    /// One more has it.
-    pub(super) fn share(self, core: usize, frame: PhysAddr) {
+    /// Counts one reference more of each of them.
+    pub(super) fn share(self, core: usize, frames: &mut dyn Iterator<Item = PhysAddr>) {
         let _held = self.lock(core);
-        let count = self.count(self.page_of(frame));
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        for frame in frames {
+            hardware::count_work(1);
+            let count = self.count(self.page_of(frame));
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
     }
 
     /// The lowest run of free pages.
@@ -317,6 +329,7 @@ impl Pool {
 
     #[inline(never)]
     fn give_page(self, page: u64) {
+        hardware::count_work(1);
         let left = self.count(page).load(Ordering::Relaxed).checked_sub(1).expect("a page of a pool is freed twice");
         self.count(page).store(left, Ordering::Relaxed);
         if left > 0 {

@@ -25,11 +25,12 @@ use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::boot::info::CORES_MAX;
 use crate::hardware;
 use crate::memory::PhysAddr;
-use crate::objects::Ptr;
-use crate::objects::fault::{Access, Refused, large_place};
+use crate::objects::fault::{Access, Refused, Resolved, large_place};
 use crate::objects::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
 use crate::objects::space::{Space, TlbScope, flags_under};
+use crate::objects::{Made, Ptr};
 use crate::state::Kernel;
+use crate::steps::{Budget, MAPPING_UNITS, MAPPING_WORK, TABLE_UNITS};
 use abi::layout::protection;
 use abi::{Error, RangeEntry};
 use core::cell::Cell;
@@ -311,13 +312,7 @@ impl Space for SharedRange {
         &self.body().mappings
     }
 
-    fn make(
-        &mut self,
-        place: PageRun,
-        segment: LineIndex,
-        first: u64,
-        rights: [u8; 2],
-    ) -> Result<Ptr<Mapping<Pooled>>, Error> {
+    fn make(&mut self, place: PageRun, segment: LineIndex, first: u64, rights: [u8; 2]) -> Made<Mapping<Pooled>> {
         let pool = self.object.pool;
         let segment = SharedObject { pool, place: segment };
         segment.enter(self.core, self.object.place)?;
@@ -364,22 +359,28 @@ impl Space for SharedRange {
 }
 
 /// Destroys the mappings and tables of a range that nobody refers to, so that no core maps it.
-pub(super) fn destroy(object: SharedObject, core: usize, destroy_queue: &mut LineIndex) {
+/// Tells whether the budget sufficed.
+pub(super) fn drain(object: SharedObject, core: usize, budget: &mut Budget) -> bool {
     assert!(object.kind() == ObjectKind::Range);
     let (pool, range) = (object.pool, SharedRange::new(object, core));
     while let Some(mapping) = { range.mappings().at_or_after(0) } {
+        if !budget.spend(MAPPING_UNITS) {
+            return false;
+        }
+        hardware::count_work(MAPPING_WORK);
         range.mappings().remove(mapping);
         range.segment(&mapping).leave(core);
-        range.segment(&mapping).drop_reference(destroy_queue);
+        range.segment(&mapping).release_later();
     }
     if object.has_run() {
-        let free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
-        paging::for_each_table(object.top(), &mut |frame| {
-            free(frame);
-            true
-        });
-        free(object.top().frame);
+        let give = |frame| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
+        let mut free = |frame: PhysAddr| budget.spend(TABLE_UNITS).then(|| give(frame)).is_some();
+        if !paging::for_each_table(object.top(), &mut free) || !free(object.top().frame) {
+            return false;
+        }
+        object.set_run(0, 0);
     }
+    true
 }
 
 impl Kernel {
@@ -390,13 +391,7 @@ impl Kernel {
     }
 
     /// Makes an access possible; see [`SharedRange::resolve`].
-    pub fn resolve_shared(
-        &mut self,
-        object: SharedObject,
-        address: u64,
-        access: Access,
-        seen: u64,
-    ) -> Result<PhysAddr, Refused> {
+    pub fn resolve_shared(&mut self, object: SharedObject, address: u64, access: Access, seen: u64) -> Resolved {
         let mut wait = SpinWait::default();
         loop {
             // During the wait others may have removed the mapping and freed its frame.

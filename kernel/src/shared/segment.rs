@@ -15,6 +15,7 @@ use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::frames;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::Error;
 use lock::{AtomicU64, LINE_WORDS, LineIndex, Ordering, Relax};
 
@@ -26,7 +27,7 @@ const RANGE: usize = SEGMENT_WORDS + 1;
 ///
 /// | from | by what | to |
 /// |---|---|---|
-/// | `PLAIN` | it was made as a copy | `COPIED` |
+/// | `PLAIN` | it is made as a copy | `COPIED` |
 /// | `PLAIN`, `COPIED` | a copy of it begins, or a page breaks copy-on-write | `FROZEN` |
 /// | `FROZEN` | all cores served the shootdown: `unfreeze`, or all frames are shared | `COPIED` |
 ///
@@ -36,6 +37,14 @@ const STATE: usize = SEGMENT_WORDS + 2;
 const PLAIN: u64 = 0;
 const COPIED: u64 = 1;
 const FROZEN: u64 = 2;
+
+/// How many pages of a copy are made, and how many of a segment that nobody refers to are freed.
+const MADE: usize = SEGMENT_WORDS + 3;
+const FREED: usize = SEGMENT_WORDS + 5;
+/// Pages that are freed at a time of a segment that nobody refers to.
+const FREE_PAGES: u64 = 32;
+/// Pages that are copied in one step.
+const COPY_PAGES: u64 = 512;
 
 /// Stands for a range of a core's own, or for several ranges, in [`RANGE`].
 pub const NO_RANGE: LineIndex = 0;
@@ -185,17 +194,15 @@ impl SharedObject {
         self.set_state(COPIED);
     }
 
-    fn share_frames(self, core: usize, copy: SharedObject) {
+    fn share_frames(self, core: usize, copy: SharedObject, first: u64, end: u64) {
         let _held = self.held(core);
         debug_assert!(self.get(STATE) == FROZEN && copy.get(MAPPINGS) == 0, "frames are shared while somebody writes");
-        for page in 0..self.pages() {
-            if let Some(frame) = self.frame(page) {
-                self.pool.share(core, frame);
-                copy.entry(page).store(frame.0, Ordering::Release);
-            }
-        }
-        copy.set_state(COPIED);
-        copy.entries().store(self.present(), Ordering::Relaxed);
+        let present = || (first..end).filter_map(|page| Some((page, self.frame(page)?)));
+        self.pool.share(core, &mut present().map(|(_, frame)| frame));
+        present().for_each(|(page, frame)| copy.entry(page).store(frame.0, Ordering::Release));
+        copy.entries().store(copy.present() + present().count() as u64, Ordering::Relaxed);
+        copy.set(MADE, end);
+        copy.set(STATE, COPIED);
         self.set_state(COPIED);
     }
 
@@ -211,21 +218,28 @@ impl SharedObject {
         if self.has_run() { self.pages() } else { self.entries().load(Ordering::Relaxed) }
     }
 
-    /// Frees the frames of a segment that nobody refers to any more.
-    #[inline(never)]
-    pub(super) fn free_frames(self, core: usize) {
+    /// Frees the frames of a segment that nobody refers to any more. Tells whether the budget
+    /// sufficed.
+    pub(super) fn free_frames(self, core: usize, budget: &mut Budget) -> bool {
         debug_assert!(self.has_run() || self.get(MAPPINGS) == 0, "mappings hold references");
-        let frames = (0..self.pages()).filter_map(|page| self.frame(page));
-        self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
+        let (mut freed, pages) = (self.get(FREED), self.pages());
+        while freed < pages && budget.spend(FREE_PAGES as u32 / 4) {
+            let frames = (freed..pages.min(freed + FREE_PAGES)).filter_map(|page| self.frame(page));
+            self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
+            freed += FREE_PAGES;
+        }
+        self.set(FREED, freed);
+        freed >= pages
     }
 }
 
 impl Kernel {
-    /// Shares all pages of a segment with one of the same pool that nobody knows yet, until either
-    /// is written: as they are once no core can write them. `Busy`: see
+    /// Shares the next pages of a segment with a copy that nobody knows yet, until either is
+    /// written: as they are once no core can write them. Tells whether it has all. `Busy`: see
     /// [`SharedObject::begin_copy`].
-    pub(super) fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<(), Error> {
-        let core = self.core();
+    pub fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<bool, Error> {
+        let (core, first) = (self.core(), copy.get(MADE));
+        let end = source.pages().min(first + COPY_PAGES);
         let mut wait = SpinWait::default();
         let range = loop {
             if let Some(range) = source.begin_copy(core)? {
@@ -235,10 +249,10 @@ impl Kernel {
             wait.relax();
         };
         if let Some(range) = range {
-            self.change_shared(range, |range| range.downgrade_pages(source, 0, source.pages(), READ_ONLY));
+            self.change_shared(range, |range| range.downgrade_pages(source, first, end - first, READ_ONLY));
             range.release(core);
         }
-        source.share_frames(core, copy);
-        Ok(())
+        source.share_frames(core, copy, first, end);
+        Ok(end == source.pages())
     }
 }

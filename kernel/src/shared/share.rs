@@ -3,8 +3,9 @@
 
 use super::object::SharedObject;
 use super::{SpinWait, registry};
+use crate::steps::Budget;
 use abi::{Error, Rights};
-use lock::{Entry, LineIndex, Ordering, Stat, Table};
+use lock::{Entry, Ordering, Stat, Table};
 
 /// Lines of a share's buckets: 256 chains.
 pub(super) const BUCKET_LINES: u64 = 32;
@@ -66,7 +67,9 @@ pub(super) fn stat(share: SharedObject) -> (u64, Stat) {
     (share.entries().load(Ordering::Relaxed), share.lock().stat())
 }
 
-/// Drops all entries of a share that nobody names: so nobody can be looking either.
-pub(super) fn empty(share: SharedObject, destroy_queue: &mut LineIndex) {
-    table(share).drain(&share.pool, |place| SharedObject { pool: share.pool, place }.drop_reference(destroy_queue));
+/// Drops the entries of a share that nobody names, so that nobody can be looking either. Tells
+/// whether the budget sufficed.
+pub(super) fn empty(share: SharedObject, budget: &mut Budget) -> bool {
+    let object = |place| SharedObject { pool: share.pool, place };
+    table(share).drain(&share.pool, |place| budget.spend(1).then(|| object(place).release_later()).is_some())
 }

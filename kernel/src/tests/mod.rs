@@ -20,6 +20,7 @@ mod rows;
 mod segment_calls;
 mod shared;
 mod shared_copies;
+mod shared_ends;
 mod shared_ranges;
 mod shared_segments;
 mod shared_threads;

@@ -1,13 +1,14 @@
 //! Shared shares and segments on several kernels: what is found from where, what a refusal leaves,
 //! and that everything is back when the last core let go.
 
-use super::revoke::Actor;
+use super::revoke::{Actor, STEP_WORK_MAX};
 use super::{Random, World};
 use crate::arch::paging::{Flags, translate};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, phys_to_virt, set_test_ram};
 use crate::objects::domain::Death;
 use crate::objects::fault::Access;
+use crate::objects::remote::SHARED_SLOT;
 use crate::objects::{Pcore, Ptr};
 use crate::shared::SharedShare;
 use crate::shared::registry::{Machine, reader, set_test_core};
@@ -32,12 +33,18 @@ pub(super) const CONTIGUOUS: u64 = abi::layout::segment::CONTIGUOUS;
 pub(super) struct Block {
     memory: Vec<u128>,
     machine: &'static Machine,
+    /// Of each core.
+    pages: u64,
 }
 
 impl Block {
     pub(super) fn new(cores: u64) -> Block {
-        let memory = vec![0u128; (cores * PAGES + 2) as usize * PAGE_BYTES / 16];
-        Block { memory, machine: Machine::new() }
+        Block::of(cores, PAGES)
+    }
+
+    pub(super) fn of(cores: u64, pages: u64) -> Block {
+        let memory = vec![0u128; (cores * pages + 2) as usize * PAGE_BYTES / 16];
+        Block { memory, machine: Machine::new(), pages }
     }
 
     /// This thread is that core from now on.
@@ -49,7 +56,7 @@ impl Block {
 
     pub(super) fn core(&self, core: usize) -> Core {
         self.be(core);
-        let mut world = World::of_core(core, 1 + core as u64 * PAGES, PAGES);
+        let mut world = World::of_core(core, 1 + core as u64 * self.pages, self.pages);
         let actor = world.outsider();
         let pcore = world.kernel.create(world.ram, |header| Pcore::own(header, core)).unwrap();
         world.give(actor, PCORE as usize, pcore.any());
@@ -88,9 +95,21 @@ impl Core {
         self.make(Call::CapDrop, &[handle]);
     }
 
-    pub(super) fn ring(&mut self) {
-        self.world.kernel.on_shared_doorbell();
-        self.world.kernel.drain_all();
+    /// Handles the doorbell as the mailbox does, until nobody rings any more; counts the steps.
+    pub(super) fn ring(&mut self) -> usize {
+        let own = self.world.kernel.core();
+        for step in 1.. {
+            hardware::posted();
+            hardware::take_work();
+            self.world.kernel.on_shared_doorbell();
+            let work = hardware::take_work();
+            assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
+            self.world.kernel.drain_all();
+            if hardware::posted() != Some((own, SHARED_SLOT)) {
+                return step;
+            }
+        }
+        unreachable!()
     }
 
     /// The byte that a program would see at an address, if it may.
@@ -524,7 +543,7 @@ fn a_revoked_pool_is_taken_from_every_core_before_its_pages_are_free() {
     block.be(1);
     assert_eq!(other.run(Call::ShareSegment, &[imported, 1, 0, 0]), Err(Error::PeerDead));
     assert_eq!(other.run(Call::ShareImport, &[PCORE, RAM, pool]), Err(Error::NotFound));
-    (0..4).for_each(|_| other.ring());
+    (0..4).for_each(|_| _ = other.ring());
     assert!((0..32).all(|page| other.byte(HEAP + page * 4096).is_none()), "nothing is seen any more");
     assert_eq!(other.run(Call::ShareStat, &[imported]), Err(Error::BadHandle));
     other.close();

@@ -4,6 +4,7 @@
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, mapped_range, range_in, touch};
 use super::shared_segments::free;
+use super::steps::one_step;
 use crate::hardware::{set_alone, set_last_look, take_shootdowns};
 use crate::objects::fault::Access;
 use abi::layout::{lock, protection};
@@ -117,6 +118,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
         home.make(Call::ShareRemove, &[share, id]);
     }
     home.drop(range);
+    home.ring();
     assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
     block.be(1);
     other.drop(imported);
@@ -202,5 +204,77 @@ fn a_full_pool_refuses_a_page_of_ones_own_and_keeps_the_common_one() {
     assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (2, 1));
     home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
     [range, share].into_iter().for_each(|handle| home.drop(handle));
+    home.close();
+}
+
+/// A copy of thousands of pages goes on with what it was begun of, and is what each page was when
+/// its turn came; one that is given up, or refused, leaves nothing.
+#[test]
+fn a_large_copy_is_made_in_bounded_steps_and_ends_in_them() {
+    const PAGES: u64 = 3000;
+    const RANGE: u64 = 1 << 18;
+    const COPY: u64 = GIB + 4096 * PAGE;
+    let block = Block::of(1, 3 * PAGES);
+    let mut home = block.core(0);
+    let share = home.pool(2 * PAGES, lock::SPIN);
+    let untouched = free(&home, share);
+    let (range, id) = range_in(&mut home, share, RANGE, lock::SPIN);
+    let [source, source_id, _] = home.run(Call::ShareSegment, &[share, PAGES, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, source, 0, PAGES, READ_WRITE]);
+    home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+    load(&mut home);
+    (0..PAGES).filter(|page| page % 3 != 1).for_each(|page| write(&mut home, GIB + page * PAGE, page + 1));
+    let whole = free(&home, share);
+    let words = [share, source, 7, 8];
+    // Given up, and another one after it: nothing is left of the first.
+    let mut begun = [0; 6];
+    begun[..4].copy_from_slice(&words);
+    assert!(one_step(&mut home.world, home.actor, Call::ShareCopy, begun));
+    write(&mut home, GIB, 77);
+    assert!(one_step(&mut home.world, home.actor, Call::ShareCopy, begun));
+    home.ring();
+    let others = home.run(Call::ShareSegment, &[share, PAGES, 0, 0]).unwrap();
+    // A copy of another segment is not gone on with as one of this.
+    let forged = [share, others[0], 0, 0, 1];
+    let [other, other_id, _] = home.run(Call::ShareCopy, &forged).unwrap();
+    assert_eq!(home.run(Call::SegmentStat, &[other]).unwrap(), [PAGES, 0, 0]);
+    home.make(Call::ShareRemove, &[share, other_id]);
+    home.make(Call::ShareRemove, &[share, others[1]]);
+    home.ring();
+    assert_eq!(free(&home, share), whole, "what was given up has gone");
+    // Given up, and begun anew: it has nothing of what the first had of the same source.
+    assert!(one_step(&mut home.world, home.actor, Call::ShareCopy, begun));
+    write(&mut home, GIB, 78);
+    // What is written between two steps is in the copy if its page's turn comes later.
+    let mut steps = 1;
+    while one_step(&mut home.world, home.actor, Call::ShareCopy, begun) {
+        begun = home.actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]);
+        assert_eq!(home.run(Call::ShareStat, &[share]).unwrap()[0], 2, "nobody knows it yet");
+        write(&mut home, GIB + (PAGES - 1) * PAGE, 100 + steps);
+        steps += 1;
+    }
+    assert!(steps > 4, "{steps} steps");
+    let [copy, copy_id] = home.actor.context.with_registers(|r| [r.rdi, r.rsi]);
+    assert_eq!(home.run(Call::SegmentStat, &[copy]).unwrap(), [PAGES, PAGES - PAGES / 3, 0]);
+    home.make(Call::RangeMap, &[range, COPY - GIB, copy, 0, PAGES, READ_WRITE]);
+    assert_eq!((read(&mut home, COPY), read(&mut home, COPY + (PAGES - 1) * PAGE)), (78, 99 + steps));
+    write(&mut home, GIB + 3 * PAGE, 5);
+    assert_eq!(read(&mut home, COPY + 3 * PAGE), 4);
+    // The same in whole calls, each step of which is measured.
+    let [_, again, _] = home.run(Call::ShareCopy, &words).unwrap();
+    // Both end in bounded steps: at once is what a release does, the rest when the home is told.
+    home.make(Call::RangeUnmap, &[range, 0, RANGE]);
+    let before = free(&home, share);
+    for id in [again, copy_id, source_id] {
+        home.make(Call::ShareRemove, &[share, id]);
+    }
+    assert!(free(&home, share) < before + 200, "most is left to later steps");
+    assert!(home.ring() > 3);
+    home.make(Call::RangeUnmap, &[SPACE, GIB, RANGE]);
+    home.make(Call::ShareRemove, &[share, id]);
+    home.drop(range);
+    home.ring();
+    assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
+    home.drop(share);
     home.close();
 }

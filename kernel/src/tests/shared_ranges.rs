@@ -340,7 +340,7 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
         assert_eq!(other.run(call, &[theirs, 0, 1]), Err(Error::PeerDead));
     }
     assert_eq!(other.run(Call::RangeNest, &[SPACE, 3 * GIB, theirs, READ]), Err(Error::PeerDead));
-    (0..4).for_each(|_| other.ring());
+    (0..4).for_each(|_| _ = other.ring());
     assert!(!is_mapped(&other, GIB) && !is_mapped(&other, 2 * GIB));
     assert_eq!(touch(&mut other, GIB, Access::Read), None);
     assert_eq!(other.run(Call::RangeGet, &[theirs, 0]), Err(Error::BadHandle));

@@ -117,6 +117,9 @@ fn a_full_pool_stops_who_touches_and_loses_nothing() {
     home.drop(range);
     block.be(1);
     other.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+    block.be(0);
+    home.ring();
+    block.be(1);
     assert_eq!(free(&other, imported), untouched, "pages of the pool are missing");
     soil(&mut other, imported, 8);
     other.drop(imported);

@@ -109,19 +109,22 @@ impl<'a> Table<'a> {
         Some((line.0[OBJECT].load(Ordering::Relaxed), place))
     }
 
-    /// Takes all entries out of a table that nobody else sees any more; gives what they named.
-    pub fn drain(&self, memory: &impl Memory, mut f: impl FnMut(u64)) {
-        for bucket in self.buckets.iter().flat_map(|line| &line.0) {
+    /// Takes the entries out of a table that nobody else sees any more, as long as `f`, which gets
+    /// what they named, takes it; tells whether it took all.
+    pub fn drain(&self, memory: &impl Memory, mut f: impl FnMut(u64) -> bool) -> bool {
+        self.buckets.iter().flat_map(|line| &line.0).all(|bucket| {
             loop {
                 let place = bucket.load(Ordering::Relaxed);
                 if place == 0 {
-                    break;
+                    return true;
                 }
                 let line = memory.line(place);
+                if !f(line.0[OBJECT].load(Ordering::Relaxed)) {
+                    return false;
+                }
                 bucket.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Relaxed);
-                f(line.0[OBJECT].load(Ordering::Relaxed));
             }
-        }
+        })
     }
 }
 

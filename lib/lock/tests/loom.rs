@@ -224,7 +224,10 @@ fn two_cores_change_one_table() {
         }
         drop(section);
         let mut left = Vec::new();
-        shared.table().drain(&shared.pool, |object| left.push(object));
+        shared.table().drain(&shared.pool, |object| {
+            left.push(object);
+            true
+        });
         left.sort();
         assert_eq!(left, [0, 1].map(|index| entry(ids[index]).object));
     });
