@@ -141,7 +141,10 @@ impl Ptr<Context> {
     #[inline(always)]
     pub(super) fn donate_to(self, callee: Ptr<Context>) {
         let (is_first, depth) = (callee.donors.last().is_none(), self.depth.get());
-        debug_assert!(self != callee && depth < DEPTH_MAX, "a chain of donations is too long or has a cycle");
+        debug_assert!(
+            callee.links_below(self).is_some() && depth < DEPTH_MAX,
+            "a chain of donations is too long or has a cycle"
+        );
         callee.donors.push_back(self);
         if is_first {
             callee.set_depth(depth.wrapping_add(1));
