@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
-use virtio::pool_queue::{self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, USED_OFFSET, Unlike};
+use virtio::pool_queue::{
+    self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, Target, USED_OFFSET, Unlike,
+};
 use virtio::transport::{
     DeviceOwner, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop,
 };
@@ -405,7 +407,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     pub fn flush(&mut self) {
         let busy = self.queues.transmit.given().len() >= INTERRUPT_FROM;
         self.queues.transmit.want_interrupts(busy);
-        for (index, queue) in [(RECEIVE, &self.queues.receive), (TRANSMIT, &self.queues.transmit)] {
+        for (index, queue) in [(RECEIVE, &mut self.queues.receive), (TRANSMIT, &mut self.queues.transmit)] {
             if core::mem::take(&mut self.news[usize::from(index)]) && queue.publish() {
                 self.transport.notify(index);
             }
@@ -453,6 +455,10 @@ fn is_transmit_descriptor(pool: u64, buffer: u16, Descriptor { physical, bytes }
     let offset = physical.checked_sub(pool + u64::from(buffer) * BUFFER_BYTES as u64);
     let fits = |offset: u64| offset.checked_add(bytes.into()).is_some_and(|end| end <= BUFFER_BYTES as u64);
     offset.is_some_and(fits) && bytes as usize >= HEADER_BYTES + FRAME_MIN
+}
+
+fn target(index: u16) -> Target {
+    if index == RECEIVE { Target::Written } else { Target::Read }
 }
 
 /// Where a half of the ring region has a queue.
@@ -509,7 +515,7 @@ fn go_on<T: Transport, M: Memory + Clone>(
     adopt(transport, owner, features | FEATURES, used_places(&all, features)).map_err(Why::Device)?;
     let queue = |index, is_right: &dyn Fn(u16, Descriptor) -> bool, is_told: &dyn Fn(u16) -> bool| {
         let base = queue_offset(half, index);
-        Queue::adopt(rings.memory.clone(), base, index == RECEIVE, is_right, is_told)
+        Queue::adopt(rings.memory.clone(), base, target(index), is_right, is_told)
     };
     let is_receive = |buffer, found| found == receive_descriptor(*receive, buffer);
     let is_transmit = |buffer, found| is_transmit_descriptor(transmit.physical, buffer, found);
@@ -538,7 +544,7 @@ fn start_anew<T: Transport, M: Memory + Clone>(
 ) -> Result<Queues<M>, StartError> {
     let half = 1 - old;
     let queue = |index| {
-        let queue = Queue::new(rings.memory.clone(), queue_offset(half, index), index == RECEIVE);
+        let queue = Queue::new(rings.memory.clone(), queue_offset(half, index), target(index));
         queue.map_err(|_| StartError::Region)
     };
     let (receive, transmit) = (queue(RECEIVE)?, queue(TRANSMIT)?);

@@ -21,6 +21,9 @@
 //! ```
 //!
 //! A successor believes none of it unless all of it fits: see [`Unlike`].
+//!
+//! A "buffer" may be a table of descriptors (section 2.7.5.3), for requests of several parts: what
+//! its driver writes there, a successor of that driver compares.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
@@ -45,8 +48,13 @@ pub const MARKS_OFFSET: usize = AVAILABLE_OFFSET + 1024;
 pub const TAKEN_OFFSET: usize = AVAILABLE_OFFSET + 2048;
 
 const RING_OFFSET: usize = 4;
-/// Descriptor flag: the device writes.
+/// Descriptor flags: the device writes; a table of descriptors.
 const WRITE: u16 = 2;
+const INDIRECT: u16 = 4;
+/// VIRTIO_F_EVENT_IDX, in the available ring: the index from which on to be interrupted; in the
+/// used ring: the one from which on to be notified.
+const USED_EVENT_OFFSET: usize = AVAILABLE_OFFSET + RING_OFFSET + 2 * ENTRIES as usize;
+const AVAILABLE_EVENT_OFFSET: usize = USED_OFFSET + RING_OFFSET + 8 * ENTRIES as usize;
 /// Available-ring flag: no interrupt wanted.
 const NO_INTERRUPT: u16 = 1;
 /// Used-ring flag: no notification wanted.
@@ -92,31 +100,45 @@ pub struct Descriptor {
     pub bytes: u32,
 }
 
+/// What the descriptors of a queue lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Buffers that the device reads; it does not interrupt for them at first.
+    Read,
+    /// Buffers that it writes.
+    Written,
+    /// Tables of descriptors: `Descriptor` says where a table lies, and its bytes.
+    Tables,
+}
+
 /// One queue in a region.
 pub struct Queue<M> {
     memory: M,
     base: usize,
-    device_writes: bool,
-    /// Buffers given, ever; and used ones taken.
+    target: Target,
+    has_event_index: bool,
+    /// Buffers given, ever; of these shown to the device; and used ones taken.
     available: u16,
+    shown: u16,
     seen: u16,
     given: BufferSet,
 }
 
 impl<M: Memory> Queue<M> {
-    fn over(memory: M, base: usize, device_writes: bool) -> Queue<M> {
-        Queue { memory, base, device_writes, available: 0, seen: 0, given: BufferSet::EMPTY }
+    fn over(memory: M, base: usize, target: Target) -> Queue<M> {
+        let given = BufferSet::EMPTY;
+        Queue { memory, base, target, has_event_index: false, available: 0, shown: 0, seen: 0, given }
     }
 
     /// An empty queue at `base` of the region. The device must be reset, or have its queues
     /// elsewhere. `OutOfBounds` if the region is too small.
-    pub fn new(memory: M, base: usize, device_writes: bool) -> Result<Queue<M>, OutOfBounds> {
+    pub fn new(memory: M, base: usize, target: Target) -> Result<Queue<M>, OutOfBounds> {
         let zeros = [0u8; 4096];
         for page in 0..QUEUE_BYTES / zeros.len() {
             memory.write(base + page * zeros.len(), &zeros)?;
         }
-        let queue = Queue::over(memory, base, device_writes);
-        queue.want_interrupts(device_writes);
+        let queue = Queue::over(memory, base, target);
+        queue.want_interrupts(target != Target::Read);
         Ok(queue)
     }
 
@@ -127,12 +149,13 @@ impl<M: Memory> Queue<M> {
     pub fn adopt(
         memory: M,
         base: usize,
-        device_writes: bool,
+        target: Target,
         is_right: impl Fn(u16, Descriptor) -> bool,
         is_told: impl Fn(u16) -> bool,
     ) -> Result<Queue<M>, Unlike> {
-        let mut queue = Queue::over(memory, base, device_writes);
+        let mut queue = Queue::over(memory, base, target);
         queue.available = queue.load(AVAILABLE_OFFSET + INDEX_OFFSET);
+        queue.shown = queue.available;
         queue.seen = queue.load(TAKEN_OFFSET);
         let hidden = queue.hide_unshown();
         for buffer in 0..BUFFERS {
@@ -151,10 +174,17 @@ impl<M: Memory> Queue<M> {
         }
         queue.finish_accept(is_told)?;
         queue.check_counts()?;
-        if device_writes {
+        if target != Target::Read {
             queue.want_interrupts(true);
         }
         Ok(queue)
+    }
+
+    /// VIRTIO_F_EVENT_IDX was agreed on (section 2.7.10): each side tells by an index from where on
+    /// it wants to hear. The device interrupts for the next buffer that it uses.
+    pub fn use_event_index(&mut self) {
+        self.has_event_index = true;
+        self.want_interrupts(true);
     }
 
     /// Clears the marks of buffers that the device was not shown; gives the entries they took, and
@@ -252,13 +282,19 @@ impl<M: Memory> Queue<M> {
     }
 
     /// Shows the device what was given; true if it wants to be notified.
-    pub fn publish(&self) -> bool {
+    pub fn publish(&mut self) -> bool {
         // The entries before the index, the index before the question whether to notify (section
         // 2.7.13).
         fence(Ordering::SeqCst);
         self.store(AVAILABLE_OFFSET + INDEX_OFFSET, self.available);
         fence(Ordering::SeqCst);
-        self.load(USED_OFFSET) & NO_NOTIFY == 0
+        let before = core::mem::replace(&mut self.shown, self.available);
+        if !self.has_event_index {
+            return self.load(USED_OFFSET) & NO_NOTIFY == 0;
+        }
+        let event = self.load(AVAILABLE_EVENT_OFFSET);
+        // Has the index passed the one that it wants to hear of?
+        self.shown.wrapping_sub(event).wrapping_sub(1) < self.shown.wrapping_sub(before)
     }
 
     /// The next buffer the device is done with. It is the device's until [`Queue::accept`].
@@ -291,14 +327,25 @@ impl<M: Memory> Queue<M> {
         self.load(USED_OFFSET + INDEX_OFFSET)
     }
 
-    /// Asks for interrupts, or for none.
+    /// Asks for interrupts, or for none. With event indices for one, at the next used buffer: who
+    /// asks looks once more afterwards.
     pub fn want_interrupts(&self, wanted: bool) {
-        self.store(AVAILABLE_OFFSET, if wanted { 0 } else { NO_INTERRUPT });
+        match (self.has_event_index, wanted) {
+            (false, true) => self.store(AVAILABLE_OFFSET, 0),
+            (false, false) => self.store(AVAILABLE_OFFSET, NO_INTERRUPT),
+            (true, true) => self.store(USED_EVENT_OFFSET, self.seen),
+            // One that was passed comes again after 65,535 more.
+            (true, false) => self.store(USED_EVENT_OFFSET, self.seen.wrapping_sub(1)),
+        }
         fence(Ordering::SeqCst);
     }
 
     fn flags(&self) -> u16 {
-        if self.device_writes { WRITE } else { 0 }
+        match self.target {
+            Target::Read => 0,
+            Target::Written => WRITE,
+            Target::Tables => INDIRECT,
+        }
     }
 
     /// What a buffer's descriptor says; `None` if it has other flags than ours.
@@ -390,7 +437,7 @@ mod tests {
     }
 
     fn adopted(region: &Region) -> Result<Queue<Region>, Unlike> {
-        Queue::adopt(region.clone(), 0, true, |buffer, one| one == at(u64::from(buffer) << 12), |_| false)
+        Queue::adopt(region.clone(), 0, Target::Written, |buffer, one| one == at(u64::from(buffer) << 12), |_| false)
     }
 
     /// Takes the next used buffer.
@@ -402,7 +449,7 @@ mod tests {
     #[test]
     fn buffers_go_and_come_and_a_lie_breaks_the_queue() {
         let region: Region = Rc::new(RefCell::new(vec![0xaa; QUEUE_BYTES]));
-        let mut queue = Queue::new(region.clone(), 0, true).unwrap();
+        let mut queue = Queue::new(region.clone(), 0, Target::Written).unwrap();
         assert!(queue.give(7, at(0x1234_5000)) && !queue.give(7, at(0)) && queue.give(9, at(0x2000)));
         assert!(queue.publish());
         assert_eq!(region.borrow()[AVAILABLE_OFFSET + 2..AVAILABLE_OFFSET + 8], [2, 0, 7, 0, 9, 0]);
@@ -416,13 +463,13 @@ mod tests {
         assert_eq!(take(&mut queue), Err(Broken), "there is no such buffer");
         used(&region, 1, 7, 0, 60_000);
         assert_eq!(take(&mut queue), Err(Broken), "it has no so many");
-        assert!(Queue::new(region, 1, true).is_err());
+        assert!(Queue::new(region, 1, Target::Written).is_err());
     }
 
     #[test]
     fn a_successor_goes_on_where_the_buffers_are() {
         let region: Region = Rc::new(RefCell::new(vec![0; QUEUE_BYTES]));
-        let mut queue = Queue::new(region.clone(), 0, true).unwrap();
+        let mut queue = Queue::new(region.clone(), 0, Target::Written).unwrap();
         let give = |queue: &mut Queue<Region>, buffer: u16| assert!(queue.give(buffer, at(u64::from(buffer) << 12)));
         let mut count = 0;
         // Far enough that all counts come round, in an order that is not that of giving: buffer 3
@@ -441,7 +488,7 @@ mod tests {
             assert_eq!(take(&mut queue).unwrap().map(|used| used.buffer), Some(buffer));
         }
         // Given and not shown: ours again.
-        let mut queue = Queue::new(region.clone(), 0, true).unwrap();
+        let mut queue = Queue::new(region.clone(), 0, Target::Written).unwrap();
         (10..20).for_each(|buffer| give(&mut queue, buffer));
         queue.publish();
         give(&mut queue, 30);
@@ -457,7 +504,8 @@ mod tests {
         used(&region, 1, 13, 60, 2);
         let told = |told: u16| {
             let is_right = |_: u16, _: Descriptor| true;
-            Queue::adopt(region.clone(), 0, true, is_right, move |buffer| buffer == told).map(|queue| queue.given())
+            Queue::adopt(region.clone(), 0, Target::Written, is_right, move |buffer| buffer == told)
+                .map(|queue| queue.given())
         };
         assert_eq!(told(14), Err(Unlike::Told));
         assert_eq!(told(13).map(|given| given.contains(13)), Ok(false));
@@ -467,7 +515,7 @@ mod tests {
     fn what_a_predecessor_would_not_leave_is_named() {
         let made = || {
             let region: Region = Rc::new(RefCell::new(vec![0; QUEUE_BYTES]));
-            let mut queue = Queue::new(region.clone(), 0, true).unwrap();
+            let mut queue = Queue::new(region.clone(), 0, Target::Written).unwrap();
             (10..20).for_each(|buffer| assert!(queue.give(buffer, at(u64::from(buffer) << 12))));
             queue.publish();
             region
@@ -494,5 +542,35 @@ mod tests {
             used(region, 1, 11, 0, 2);
         };
         assert_eq!(unlike(&twice), Some(Unlike::Used));
+    }
+
+    #[test]
+    fn event_indices_tell_when_to_be_told() {
+        let region: Region = Rc::new(RefCell::new(vec![0; QUEUE_BYTES]));
+        let mut queue = Queue::new(region.clone(), 0, Target::Tables).unwrap();
+        queue.use_event_index();
+        let word = |at: usize| region.load_u16(at).unwrap();
+        for round in 0..70_000u32 {
+            // The device wants to hear of every third, and uses each at once.
+            let event = (round - round % 3) as u16;
+            region.store_u16(AVAILABLE_EVENT_OFFSET, event).unwrap();
+            assert!(queue.give(5, at(5)));
+            assert_eq!(queue.publish(), round % 3 == 0, "{round}");
+            assert_eq!(word(USED_EVENT_OFFSET), round as u16, "the next one interrupts");
+            assert_eq!(word(AVAILABLE_OFFSET), 0, "and flags are none");
+            used(&region, (round % 256) as usize, 5, 1, (round as u16).wrapping_add(1));
+            assert_eq!(take(&mut queue).map(|used| used.is_some()), Ok(true));
+            queue.want_interrupts(false);
+            assert_eq!(word(USED_EVENT_OFFSET), round as u16, "none before 65,535 more");
+            queue.want_interrupts(true);
+        }
+        assert_eq!(region.borrow()[5 * 16 + 12], INDIRECT as u8);
+        // A successor says the same of what is given after its own beginning.
+        let mut queue = Queue::adopt(region.clone(), 0, Target::Tables, |_, _| true, |_| false).unwrap();
+        queue.use_event_index();
+        region.store_u16(AVAILABLE_EVENT_OFFSET, word(AVAILABLE_OFFSET + INDEX_OFFSET).wrapping_sub(1)).unwrap();
+        assert!(queue.give(5, at(5)) && !queue.publish());
+        region.store_u16(AVAILABLE_EVENT_OFFSET, word(AVAILABLE_OFFSET + INDEX_OFFSET)).unwrap();
+        assert!(queue.give(6, at(6)) && queue.publish());
     }
 }
