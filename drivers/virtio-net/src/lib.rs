@@ -20,12 +20,11 @@ extern crate alloc;
 pub mod control;
 pub mod driver;
 pub mod journal;
-mod stillness;
 
 /// Number of a network device (virtio 1.2, section 5).
 pub const KIND: u32 = 1;
 
 pub use driver::{Driver, Found, Output, Places, StartError};
-pub use stillness::Stillness;
+pub use virtio::stillness::Stillness;
 pub use virtio::transport::DeviceOwner;
 pub use virtio::{Transport, device, transport};

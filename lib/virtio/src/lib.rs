@@ -17,6 +17,7 @@ pub mod pool_queue;
 pub mod port;
 pub mod ports;
 pub mod registers;
+pub mod stillness;
 pub mod transport;
 
 pub use transport::Transport;

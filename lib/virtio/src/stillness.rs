@@ -1,4 +1,4 @@
-//! How long a device has stood still with frames to send.
+//! How long a device has stood still with something to do.
 
 /// What was seen of it last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Stillness {
 }
 
 impl Stillness {
-    /// Takes note of how far the device has come, `None` while it has nothing to send. Gives for
+    /// Takes note of how far the device has come, `None` while it has nothing to do. Gives for
     /// how many nanoseconds it has done nothing with something to do.
     pub fn lasts(&mut self, progress: Option<u16>, now_ns: u64) -> u64 {
         let Some(progress) = progress else {
@@ -35,9 +35,9 @@ mod tests {
         assert_eq!(stillness.lasts(Some(7), 100), 0);
         assert_eq!(stillness.lasts(Some(7), 200), 100);
         assert_eq!(stillness.lasts(Some(7), 1_100), 1_000);
-        assert_eq!(stillness.lasts(Some(8), 1_200), 0, "it sent one");
+        assert_eq!(stillness.lasts(Some(8), 1_200), 0, "it did one");
         assert_eq!(stillness.lasts(Some(8), 1_300), 100);
-        assert_eq!(stillness.lasts(None, 1_400), 0, "it has nothing to send");
+        assert_eq!(stillness.lasts(None, 1_400), 0, "it has nothing to do");
         assert_eq!(stillness.lasts(Some(8), 5_000), 0, "it was idle meanwhile");
     }
 }
