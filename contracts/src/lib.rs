@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub use channel::BulkSpan;
 
+pub mod blocks;
 pub mod descriptions;
 pub mod endpoint;
 pub mod files;

@@ -56,9 +56,10 @@ impl Devices {
 fn is_of_kind(record: &DeviceRecord, kind: &str) -> bool {
     match kind {
         "serial" => record.hwid == SERIAL,
-        // Modern and transitional network devices of VIRTIO 1.2, 5.1; a memory-mapped one is listed
-        // with the modern id.
+        // Modern and transitional devices of VIRTIO 1.2, 5.1, 5.2 and 5.3; a memory-mapped one is
+        // listed with the modern id.
         "virtio-net" => record.vendor == 0x1af4 && matches!(record.device, 0x1041 | 0x1000),
+        "virtio-blk" => record.vendor == 0x1af4 && matches!(record.device, 0x1042 | 0x1001),
         "virtio-console" => record.vendor == 0x1af4 && matches!(record.device, 0x1043 | 0x1003),
         _ => false,
     }
@@ -154,6 +155,9 @@ mod tests {
         assert_eq!(card, (Some("virtio-net".into()), "01:01.0".into()));
         assert_eq!(describe(&device(0xfb, 0x8086, 0x2930), &kinds), (None, "00:1f.3".into()));
         assert_eq!(describe(&device(0x10002, 0x1af4, 0x1042), &kinds), (None, "mmio:02".into()));
+        for disk in [0x1042, 0x1001] {
+            assert_eq!(describe(&device(0x10, 0x1af4, disk), &["virtio-blk"]).0, Some("virtio-blk".into()));
+        }
         assert_eq!(describe(&device(SERIAL, 0, 0), &kinds), (Some("serial".into()), "port:00".into()));
         assert_eq!(describe(&device(0x108, 0x1af4, 0x1041), &[]).0, None);
     }

@@ -1,0 +1,13 @@
+//! What the disk server keeps beside its driver: who waits for which request, and how the driver's
+//! words are the contract's.
+//!
+//! Deliberately unknown here: devices, channels.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod waiting;
+pub mod words;
+
+pub use waiting::Waiting;
