@@ -300,11 +300,14 @@ fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     Ok(System { components, ..System::default() })
 }
 
-/// The system as it is laid out on a kind of machine: who has the network card is on core 0 where
-/// its interrupt is a line, since lines are that core's.
+/// Devices that are behind a line where the machine has lines.
+const CARDS: [&str; 2] = ["virtio-net", "virtio-blk"];
+
+/// The system as it is laid out on a kind of machine: who has the network card or the disk is on
+/// core 0 where its interrupt is a line, since lines are that core's.
 pub fn placed(mut system: System, machine: MachineType) -> System {
-    let drivers =
-        system.components.iter_mut().filter(|component| component.devices.iter().any(|kind| kind == "virtio-net"));
+    let drivers = system.components.iter_mut();
+    let drivers = drivers.filter(|component| component.devices.iter().any(|kind| CARDS.contains(&&**kind)));
     if machine.has_line() {
         drivers.for_each(|component| component.core = Placement::Preferred(vec![0]));
     }
@@ -395,11 +398,13 @@ mod tests {
 
     #[test]
     fn a_card_with_a_line_is_driven_on_core_0() {
-        let system = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/default.toml")).unwrap();
-        let core = |machine| {
-            let placed = placed(system.clone(), machine);
-            placed.components.iter().find(|component| component.name == "virtio-net").unwrap().core.core_on(4)
-        };
-        assert_eq!((core(MachineType::Microvm), core(MachineType::MicrovmMmio)), (Some(1), Some(0)));
+        for (file, name) in [("default.toml", "virtio-net"), ("disk.toml", "disk")] {
+            let system = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system").join(file)).unwrap();
+            let core = |machine| {
+                let placed = placed(system.clone(), machine);
+                placed.components.iter().find(|component| component.name == name).unwrap().core.core_on(4)
+            };
+            assert_eq!((core(MachineType::Microvm), core(MachineType::MicrovmMmio)), (Some(1), Some(0)));
+        }
     }
 }

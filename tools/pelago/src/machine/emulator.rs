@@ -40,6 +40,8 @@ const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
 const MICROVM_WINDOW: &str = "virtio_mmio.device=512@0xfeb00200:25";
 /// The third, for the streams.
 const MICROVM_STREAMS_WINDOW: &str = "virtio_mmio.device=512@0xfeb00400:26";
+/// The fourth, for a disk.
+const MICROVM_DISK_WINDOW: &str = "virtio_mmio.device=512@0xfeb00600:27";
 
 impl MachineType {
     /// QEMU's machine and its properties.
@@ -78,6 +80,19 @@ impl MachineType {
                 "virtio-mmio.force-legacy=false",
                 "-device",
                 "virtio-serial-device,id=s0,max_ports=6,bus=virtio-mmio-bus.2",
+            ],
+        }
+    }
+
+    /// QEMU's disk, on the drive `d2`.
+    fn drive(self) -> &'static [&'static str] {
+        match self {
+            MachineType::Q35 | MachineType::Microvm => &["-device", "virtio-blk-pci,drive=d2,disable-legacy=on"],
+            MachineType::MicrovmMmio => &[
+                "-global",
+                "virtio-mmio.force-legacy=false",
+                "-device",
+                "virtio-blk-device,drive=d2,bus=virtio-mmio-bus.3",
             ],
         }
     }
@@ -224,6 +239,8 @@ pub struct Machine {
     pub disk_bytes: u64,
     /// Has a disk that a block server serves at this local socket (`block`), with PCI only.
     pub block: Option<PathBuf>,
+    /// Has a disk with the bytes of this file.
+    pub drive: Option<PathBuf>,
     /// Socket at which the emulator takes commands (QMP).
     pub commands: Option<PathBuf>,
     /// Stay before the first instruction.
@@ -270,6 +287,7 @@ impl Machine {
             has_pair: false,
             disk_bytes: 0,
             block: None,
+            drive: None,
             commands: None,
             paused: false,
             gdb: None,
@@ -382,6 +400,10 @@ impl Machine {
             ]);
             add(&["-device", "virtio-blk-pci,drive=d1,disable-legacy=on"]);
         }
+        if let Some(path) = &self.drive {
+            add(&["-drive", &format!("file={},if=none,id=d2,format=raw,discard=unmap", path.display())]);
+            add(self.machine.drive());
+        }
         if let Some(path) = &self.commands {
             add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
         }
@@ -403,6 +425,9 @@ impl Machine {
         line.extend(self.machine.command_line().map(str::to_owned));
         if self.machine == MachineType::MicrovmMmio && !self.streams.is_empty() {
             line.push(MICROVM_STREAMS_WINDOW.to_owned());
+        }
+        if self.machine == MachineType::MicrovmMmio && self.drive.is_some() {
+            line.push(MICROVM_DISK_WINDOW.to_owned());
         }
         if !line.is_empty() {
             add(&["-append", &line.join(" ")]);

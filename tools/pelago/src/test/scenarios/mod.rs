@@ -17,6 +17,7 @@ mod cores;
 mod coverage;
 mod damaged_frames;
 mod datagrams;
+mod disk_server;
 mod double_faults;
 mod epoll;
 mod event_descriptors;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Scenario> {
         fuzz::scenarios(),
         instruction_counts::scenarios(),
         multicore_program::scenarios(),
+        disk_server::scenarios(),
         programs::scenarios(),
         files::scenarios(),
         clock::scenarios(),

@@ -1,0 +1,4 @@
+//! Links the program as a component.
+fn main() {
+    pelago_link::component();
+}
