@@ -390,6 +390,26 @@ fn a_successor_goes_on_and_a_request_asked_again_is_done_once() {
 }
 
 #[test]
+fn a_device_that_was_not_told_is_told_by_the_successor() {
+    for stores in 0.. {
+        let machine = Machine::new();
+        let mut driver = machine.driver();
+        machine.life.lasts(Some(stores));
+        submit(&mut driver, &[request(0, 1, Write, 0, 8)]);
+        let has_died = machine.life.is_over();
+        machine.life.lasts(None);
+        let mut driver = machine.driver();
+        driver.flush();
+        machine.work();
+        ends(&mut driver);
+        assert_eq!(driver.pending(), 0, "after {stores} stores");
+        if !has_died {
+            return assert!(stores > 20, "{stores} stores in all");
+        }
+    }
+}
+
+#[test]
 fn each_byte_of_a_command_is_compared() {
     let fresh = Machine::new();
     drop(with_two(&fresh));
