@@ -1,0 +1,208 @@
+//! Extents: which blocks of the volume the blocks of a file are.
+//!
+//! A tree of at most [`DEPTH_MAX`] levels below the root, which is in the inode. Each node is
+//! checked whole before it is followed: its entries are in order, and inside what its parent says
+//! it covers.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Stop};
+use crate::inode::{Inode, MAP_BYTES};
+use crate::super_block::Geometry;
+use crate::{BLOCK_BYTES, Blocks, need};
+
+/// Levels below the root: enough for 2^32 extents, whatever the nodes hold.
+const DEPTH_MAX: u16 = 5;
+const MAGIC: u16 = 0xF30A;
+/// Bytes of a node's head and of each of its entries.
+const ENTRY_BYTES: usize = 12;
+/// Most blocks of an extent that was written; longer ones are that much longer, and not written.
+const WRITTEN_MAX: u16 = 1 << 15;
+/// One past the last block of a file.
+const LOGICAL_END: u64 = 1 << 32;
+
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Head {
+    magic: U16,
+    entries: U16,
+    max: U16,
+    depth: U16,
+    generation: U32,
+}
+
+/// An entry of a leaf.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Extent {
+    logical: U32,
+    length: U16,
+    physical_high: U16,
+    physical_low: U32,
+}
+
+/// An entry of a node above.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Index {
+    logical: U32,
+    child_low: U32,
+    child_high: U16,
+    unused: U16,
+}
+
+const _: () = assert!(size_of::<Head>() == ENTRY_BYTES && size_of::<Extent>() == ENTRY_BYTES);
+const _: () = assert!(size_of::<Index>() == ENTRY_BYTES);
+
+/// What a stretch of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No block: zeros.
+    Hole,
+    /// These blocks of the volume, from this one on.
+    Written(u64),
+    /// The same, but they have never been written: zeros.
+    Unwritten(u64),
+}
+
+/// Where a block of a file is, and how many behind it go on in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it is.
+    pub place: Place,
+    /// Blocks, at least 1.
+    pub blocks: u64,
+}
+
+/// What a node covers: logical blocks from `first` to before `end`.
+#[derive(Clone, Copy)]
+struct Span {
+    first: u64,
+    end: u64,
+}
+
+/// Whether the root in an inode is one.
+pub(crate) fn check_root(inode: &Inode) -> Result<(), Stop> {
+    let head = head(inode, &inode.map)?;
+    if head.depth.get() > DEPTH_MAX {
+        return Err(corrupt(inode, "the depth of an extent tree"));
+    }
+    Ok(())
+}
+
+/// Where block `logical` of the file is.
+///
+/// # Errors
+/// [`Stop::Need`]; [`Error::Corrupt`].
+pub(crate) fn find<B: Blocks>(geometry: &Geometry, blocks: &B, inode: &Inode, logical: u32) -> Result<Stretch, Stop> {
+    let mut node: &[u8] = &inode.map;
+    let mut depth = head(inode, node)?.depth.get();
+    let mut span = Span { first: 0, end: LOGICAL_END };
+    while depth > 0 {
+        let (child, below) = descend(geometry, inode, node, span, u64::from(logical))?;
+        let Some(child) = child else {
+            return Ok(Stretch { place: Place::Hole, blocks: below.end - u64::from(logical) });
+        };
+        let block = need(blocks, child)?;
+        check_sum(inode, block)?;
+        depth -= 1;
+        if head(inode, block)?.depth.get() != depth {
+            return Err(corrupt(inode, "the depth of an extent node"));
+        }
+        (node, span) = (block, below);
+    }
+    leaf(geometry, inode, node, span, u64::from(logical))
+}
+
+fn corrupt(inode: &Inode, what: &'static str) -> Stop {
+    Error::corrupt(what, u64::from(inode.number))
+}
+
+/// The head of a node, if its magic number and counts can be.
+fn head<'a>(inode: &Inode, node: &'a [u8]) -> Result<&'a Head, Stop> {
+    let (head, rest) = Head::ref_from_prefix(node).map_err(|_| corrupt(inode, "an extent node"))?;
+    // A block keeps four bytes behind its entries for the checksum; 340 entries leave just those.
+    let capacity = rest.len() / ENTRY_BYTES;
+    let is_right = head.magic.get() == MAGIC
+        && head.entries.get() <= head.max.get()
+        && usize::from(head.max.get()) <= capacity
+        && (node.len() == MAP_BYTES || head.entries.get() > 0);
+    if is_right { Ok(head) } else { Err(corrupt(inode, "the head of an extent node")) }
+}
+
+/// Compares the checksum behind the entries that a node in a block could have.
+fn check_sum(inode: &Inode, block: &[u8; BLOCK_BYTES]) -> Result<(), Stop> {
+    let end = ENTRY_BYTES * (1 + usize::from(head(inode, block)?.max.get()));
+    let told = block.get(end..end + 4).and_then(|told| told.try_into().ok()).map(u32::from_le_bytes);
+    if told == Some(Checksum(inode.checksum_seed).with(&block[..end]).0) {
+        Ok(())
+    } else {
+        Err(corrupt(inode, "an extent node's checksum"))
+    }
+}
+
+/// The entries behind a node's head.
+fn entries<'a, T: FromBytes + Immutable + KnownLayout + Unaligned>(
+    inode: &Inode,
+    node: &'a [u8],
+) -> Result<&'a [T], Stop> {
+    let count = usize::from(head(inode, node)?.entries.get());
+    node.get(ENTRY_BYTES..ENTRY_BYTES * (1 + count))
+        .and_then(|bytes| <[T]>::ref_from_bytes(bytes).ok())
+        .ok_or(corrupt(inode, "the entries of an extent node"))
+}
+
+/// The child that covers `logical`, and what it covers; no child if `logical` is before the first.
+fn descend(
+    geometry: &Geometry,
+    inode: &Inode,
+    node: &[u8],
+    span: Span,
+    logical: u64,
+) -> Result<(Option<u64>, Span), Stop> {
+    let entries: &[Index] = entries(inode, node)?;
+    let first = |index: usize| entries.get(index).map_or(span.end, |entry| u64::from(entry.logical.get()));
+    let mut found = (None, Span { first: span.first, end: first(0) });
+    if entries.is_empty() || first(0) < span.first {
+        return Err(corrupt(inode, "the order of an extent node"));
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let below = Span { first: first(index), end: first(index + 1) };
+        let child = u64::from(entry.child_high.get()) << 32 | u64::from(entry.child_low.get());
+        if below.first >= below.end || below.end > span.end || child == 0 || child >= geometry.blocks {
+            return Err(corrupt(inode, "an entry of an extent node"));
+        }
+        if below.first <= logical {
+            found = (Some(child), below);
+        }
+    }
+    Ok(found)
+}
+
+/// Where `logical` is by a leaf.
+fn leaf(geometry: &Geometry, inode: &Inode, node: &[u8], span: Span, logical: u64) -> Result<Stretch, Stop> {
+    let mut end = span.first;
+    let mut found = None;
+    for entry in entries::<Extent>(inode, node)? {
+        let (first, length) = (u64::from(entry.logical.get()), entry.length.get());
+        let is_written = length <= WRITTEN_MAX;
+        let length = u64::from(if is_written { length } else { length - WRITTEN_MAX });
+        let physical = u64::from(entry.physical_high.get()) << 32 | u64::from(entry.physical_low.get());
+        let is_inside = physical > 0 && physical < geometry.blocks && length <= geometry.blocks - physical;
+        if first < end || length == 0 || first + length > span.end || !is_inside {
+            return Err(corrupt(inode, "an extent"));
+        }
+        if found.is_none() && logical < first {
+            found = Some(Stretch { place: Place::Hole, blocks: first - logical });
+        }
+        if (first..first + length).contains(&logical) {
+            let at = physical + (logical - first);
+            let place = if is_written { Place::Written(at) } else { Place::Unwritten(at) };
+            found = Some(Stretch { place, blocks: first + length - logical });
+        }
+        end = first + length;
+    }
+    Ok(found.unwrap_or(Stretch { place: Place::Hole, blocks: span.end - logical }))
+}

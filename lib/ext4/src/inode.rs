@@ -1,0 +1,252 @@
+//! Inodes: what a file is, apart from its names and bytes.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Refusal, Stop};
+use crate::super_block::Geometry;
+use crate::{BLOCK_BYTES, extent};
+
+/// The root directory's inode.
+pub const ROOT: u32 = 2;
+/// Bytes of an inode that all volumes have.
+const BASE_BYTES: usize = 128;
+/// Bytes behind them that a checksum of 32 bits needs.
+const EXTRA_BYTES_MIN: usize = 4;
+/// Where the two halves of the checksum stand.
+const CHECKSUM_AT: [usize; 2] = [124, 130];
+/// Bytes of the map, or of a short link's target.
+pub(crate) const MAP_BYTES: usize = 60;
+/// Most bytes of a file: a block has a number of 32 bits in it.
+const SIZE_MAX: u64 = (1 << 32) * BLOCK_BYTES as u64;
+/// Most blocks of a directory: an index names them by 28 bits.
+const DIRECTORY_BLOCKS_MAX: u64 = 1 << 28;
+
+/// The file is mapped by extents.
+const FLAG_EXTENTS: u32 = 0x8_0000;
+/// The directory has an index.
+const FLAG_INDEX: u32 = 0x1000;
+/// Flags of inodes that are refused.
+const FLAGS_REFUSED: [(u32, &str); 5] = [
+    (0x800, "encrypt"),
+    (0x10_0000, "verity"),
+    (0x20_0000, "ea_inode"),
+    (0x1000_0000, "inline_data"),
+    (0x4000_0000, "casefold"),
+];
+
+/// An inode as it lies on the disk, without what lies behind its times.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    mode: U16,
+    user_low: U16,
+    size_low: U32,
+    access_time: U32,
+    change_time: U32,
+    modify_time: U32,
+    delete_time: U32,
+    group_low: U16,
+    links: U16,
+    sectors_low: U32,
+    flags: U32,
+    version: U32,
+    map: [u8; MAP_BYTES],
+    generation: U32,
+    attributes_low: U32,
+    size_high: U32,
+    fragment: U32,
+    sectors_high: U16,
+    attributes_high: U16,
+    user_high: U16,
+    group_high: U16,
+    checksum_low: U16,
+    reserved: U16,
+    extra_bytes: U16,
+    checksum_high: U16,
+}
+
+/// Where a time's part behind the base lies, and where its seconds are.
+const TIMES: [(usize, usize); 3] = [(8, 140), (16, 136), (12, 132)];
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A named pipe.
+    Pipe,
+    /// A character device.
+    CharacterDevice,
+    /// A directory.
+    Directory,
+    /// A block device.
+    BlockDevice,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A socket.
+    Socket,
+}
+
+impl Kind {
+    /// What a mode's upper four bits say.
+    fn of_mode(mode: u16) -> Option<Kind> {
+        Some(match mode >> 12 {
+            1 => Kind::Pipe,
+            2 => Kind::CharacterDevice,
+            4 => Kind::Directory,
+            6 => Kind::BlockDevice,
+            8 => Kind::File,
+            10 => Kind::Link,
+            12 => Kind::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// A time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, as the disk has them: up to 2^30.
+    pub nanoseconds: u32,
+}
+
+/// An inode that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Its number.
+    pub number: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions, and the bits for set-user-ID, set-group-ID and sticky.
+    pub permissions: u16,
+    /// The owner.
+    pub user: u32,
+    /// The owning group.
+    pub group: u32,
+    /// Names that it has; for a directory 1 stands for more than 64,998.
+    pub links: u16,
+    /// Bytes.
+    pub size: u64,
+    /// Sectors of 512 bytes that it takes.
+    pub sectors: u64,
+    /// When it was last read, changed in its bytes, changed at all.
+    pub times: [Time; 3],
+    /// The block of its extended attributes, or 0.
+    pub attributes: u64,
+    /// Whether the directory has an index.
+    pub(crate) has_index: bool,
+    /// The root of the map, or a short link's target.
+    pub(crate) map: [u8; MAP_BYTES],
+    /// What checksums of its blocks start from.
+    pub(crate) checksum_seed: u32,
+}
+
+impl Inode {
+    /// Decodes inode `number` out of its bytes, of which there are as many as the geometry says.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is free; [`Error::Refused`] for flags that are not supported;
+    /// [`Error::Corrupt`].
+    pub(crate) fn decode(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<Inode, Stop> {
+        let corrupt = |what| Error::corrupt(what, u64::from(number));
+        let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| corrupt("an inode"))?;
+        if raw.mode.get() == 0 && raw.links.get() == 0 {
+            return Err(Error::NotFound.into());
+        }
+        let extra = usize::from(raw.extra_bytes.get());
+        if extra < EXTRA_BYTES_MIN || !extra.is_multiple_of(4) || extra > bytes.len() - BASE_BYTES {
+            return Err(corrupt("an inode's size"));
+        }
+        let seed = Checksum(geometry.checksum_seed).with_u32(number).with_u32(raw.generation.get());
+        if raw.sum(seed, bytes) != u32::from(raw.checksum_high.get()) << 16 | u32::from(raw.checksum_low.get()) {
+            return Err(corrupt("an inode's checksum"));
+        }
+        let flags = raw.flags.get();
+        if let Some((_, name)) = FLAGS_REFUSED.iter().find(|(bit, _)| flags & bit != 0) {
+            return Err(Error::Refused(Refusal::Has(name)).into());
+        }
+        let inode = Inode {
+            number,
+            kind: Kind::of_mode(raw.mode.get()).ok_or(corrupt("an inode's kind"))?,
+            permissions: raw.mode.get() & 0o7777,
+            user: u32::from(raw.user_high.get()) << 16 | u32::from(raw.user_low.get()),
+            group: u32::from(raw.group_high.get()) << 16 | u32::from(raw.group_low.get()),
+            links: raw.links.get(),
+            size: u64::from(raw.size_high.get()) << 32 | u64::from(raw.size_low.get()),
+            sectors: raw.sectors(),
+            times: TIMES.map(|(seconds, more)| time(bytes, seconds, more, BASE_BYTES + extra)),
+            attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes_low.get()),
+            has_index: flags & FLAG_INDEX != 0,
+            map: raw.map,
+            checksum_seed: seed.0,
+        };
+        inode.check(geometry, flags & FLAG_EXTENTS != 0)?;
+        Ok(inode)
+    }
+
+    /// Whether what it says of itself fits the volume and its kind.
+    fn check(&self, geometry: &Geometry, has_extents: bool) -> Result<(), Stop> {
+        let corrupt = |what| Error::corrupt(what, u64::from(self.number));
+        if self.attributes >= geometry.blocks {
+            return Err(corrupt("where an inode's attributes lie"));
+        }
+        // No two blocks of a directory are one, so it has no more than the volume.
+        let directory_max = geometry.blocks.min(DIRECTORY_BLOCKS_MAX);
+        let fits = match self.kind {
+            Kind::File => self.size <= SIZE_MAX,
+            Kind::Directory => {
+                self.size > 0 && self.size.is_multiple_of(BLOCK_BYTES as u64) && self.blocks() <= directory_max
+            }
+            Kind::Link if self.is_short_link() => return Ok(()),
+            Kind::Link => self.size > 0 && self.size < BLOCK_BYTES as u64,
+            _ => return Ok(()),
+        };
+        if !fits {
+            return Err(corrupt("a file's size"));
+        }
+        if !has_extents {
+            return Err(Error::Refused(Refusal::Lacks("extent")).into());
+        }
+        extent::check_root(self)
+    }
+
+    /// Whether a link's target is in the inode: then it takes no block but that of attributes.
+    pub(crate) fn is_short_link(&self) -> bool {
+        let attributes = if self.attributes == 0 { 0 } else { BLOCK_BYTES as u64 / 512 };
+        self.kind == Kind::Link && self.sectors == attributes && self.size > 0 && self.size < MAP_BYTES as u64
+    }
+
+    /// Blocks that its bytes reach into.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.size.div_ceil(BLOCK_BYTES as u64)
+    }
+}
+
+impl Raw {
+    /// The checksum that the inode should have.
+    fn sum(&self, seed: Checksum, bytes: &[u8]) -> u32 {
+        let [low, high] = CHECKSUM_AT;
+        let sum = seed.with(&bytes[..low]).with(&[0; 2]).with(&bytes[low + 2..high]).with(&[0; 2]);
+        sum.with(&bytes[high + 2..]).0
+    }
+
+    /// Sectors of 512 bytes; inodes that count in blocks say so.
+    fn sectors(&self) -> u64 {
+        const FLAG_HUGE: u32 = 0x4_0000;
+        let count = u64::from(self.sectors_high.get()) << 32 | u64::from(self.sectors_low.get());
+        if self.flags.get() & FLAG_HUGE != 0 { count * (BLOCK_BYTES as u64 / 512) } else { count }
+    }
+}
+
+/// The time whose seconds stand at `seconds` and the rest at `more`, if that is inside the inode.
+fn time(bytes: &[u8], seconds: usize, more: usize, end: usize) -> Time {
+    let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let more = if more + 4 <= end { word(more) } else { 0 };
+    // Two bits are an epoch of 2^32 s; those before 1970 are negative in the first.
+    let seconds = i64::from(word(seconds) as i32) + (i64::from(more & 3) << 32);
+    Time { seconds, nanoseconds: more >> 2 }
+}

@@ -1,0 +1,56 @@
+//! ext4: what lies on the disk, and operations on it, as a step machine.
+//!
+//! An operation is a function over the blocks that are there ([`Blocks`]). When it meets one that
+//! is not, it ends with [`Stop::Need`] and has changed nothing; the caller reads that block and
+//! calls again. So one miss never holds up another operation, nothing here waits, and there is no
+//! state of an operation to keep. Each call that ends so has named a block that was not there
+//! before, so an operation ends after as many calls as it has blocks.
+//!
+//! Invariants: what came from the disk is checked before it is used (ranges, order, checksums), and
+//! what does not hold is [`Error::Corrupt`], never a panic; each loop is bounded by a block, a
+//! depth or a count that was checked. A volume with a feature that is not known here is refused by
+//! the feature's name.
+//!
+//! Deliberately unknown here: devices, caches, time, tasks, clients.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod checksum;
+mod directory;
+mod error;
+mod extent;
+mod feature;
+mod group;
+mod hash;
+mod index;
+mod inode;
+mod super_block;
+mod volume;
+
+pub use directory::{Entry, NAME_MAX};
+pub use error::{Error, Refusal, Stop};
+pub use extent::{Place, Stretch};
+pub use inode::{Inode, Kind, ROOT, Time};
+pub use super_block::{Geometry, JOURNAL_INODE};
+pub use volume::Volume;
+
+/// Bytes of a block. Volumes of other sizes are refused.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// A block as it lies on the disk.
+pub type Block = [u8; BLOCK_BYTES];
+
+/// The blocks that are there.
+pub trait Blocks {
+    /// Block `number` of the volume, or `None` if it has to be read first. A block that was there
+    /// stays until the operation has ended.
+    fn block(&self, number: u64) -> Option<&Block>;
+}
+
+/// Block `number`, or the wish for it.
+fn need<B: Blocks>(blocks: &B, number: u64) -> Result<&Block, Stop> {
+    blocks.block(number).ok_or(Stop::Need(number))
+}

@@ -1,0 +1,268 @@
+//! A volume that was recognised, and what can be asked of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use crate::directory::{self, Content, Entry};
+use crate::error::{Error, Stop};
+use crate::extent::{self, Place, Stretch};
+use crate::inode::{Inode, Kind};
+use crate::super_block::Geometry;
+use crate::{BLOCK_BYTES, Block, Blocks, group, hash, index, need};
+
+/// A volume. It keeps nothing but its geometry; all else is in blocks.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    geometry: Geometry,
+}
+
+/// The way through an index to a block of entries: of each node its block in the directory, and
+/// which of its entries is taken.
+type Path = Vec<(u32, usize)>;
+
+impl Volume {
+    /// Recognises the volume on a device of `device_blocks` blocks of 4 KiB.
+    ///
+    /// # Errors
+    /// [`Stop::Need`] of block 0; [`Error::NotExt4`]; [`Error::Refused`] with what is not
+    /// supported, by name; [`Error::Corrupt`].
+    pub fn open<B: Blocks>(blocks: &B, device_blocks: u64) -> Result<Volume, Stop> {
+        let geometry = Geometry::decode(need(blocks, 0)?, device_blocks)?;
+        Ok(Volume { geometry })
+    }
+
+    /// The volume's numbers.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The inode `number`.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::NotFound`] if the number is none of the volume's, or the inode is
+    /// free; [`Error::Refused`] for what its flags say; [`Error::Corrupt`].
+    pub fn inode<B: Blocks>(&self, blocks: &B, number: u32) -> Result<Inode, Stop> {
+        let geometry = &self.geometry;
+        let index = number.checked_sub(1).filter(|index| *index < geometry.inodes).ok_or(Error::NotFound)?;
+        let in_group = index / geometry.inodes_per_group;
+        let descriptor = need(blocks, group::descriptor_block(in_group))?;
+        let table = group::decode(geometry, in_group, descriptor)?.inode_table;
+        let bytes = usize::from(geometry.inode_bytes);
+        let at = u64::from(index % geometry.inodes_per_group) * bytes as u64;
+        let block = need(blocks, table + at / BLOCK_BYTES as u64)?;
+        let at = (at % BLOCK_BYTES as u64) as usize;
+        Inode::decode(geometry, number, &block[at..at + bytes])
+    }
+
+    /// Where block `logical` of a file, directory or long link is.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::Corrupt`].
+    pub fn find<B: Blocks>(&self, blocks: &B, inode: &Inode, logical: u32) -> Result<Stretch, Stop> {
+        extent::find(&self.geometry, blocks, inode, logical)
+    }
+
+    /// Reads bytes of a file from byte `offset` on, up to the end of the block that it is in.
+    /// Returns how many; none at the file's end.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::IsDirectory`]; [`Error::Corrupt`].
+    pub fn read<B: Blocks>(&self, blocks: &B, file: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize, Stop> {
+        match file.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::IsDirectory.into()),
+            _ => return Ok(0),
+        }
+        let left = file.size.saturating_sub(offset);
+        let Ok(logical) = u32::try_from(offset / BLOCK_BYTES as u64) else { return Ok(0) };
+        let at = (offset % BLOCK_BYTES as u64) as usize;
+        let count = buffer.len().min(BLOCK_BYTES - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+        if count == 0 {
+            return Ok(0);
+        }
+        match self.find(blocks, file, logical)?.place {
+            Place::Written(block) => buffer[..count].copy_from_slice(&need(blocks, block)?[at..at + count]),
+            Place::Hole | Place::Unwritten(_) => buffer[..count].fill(0),
+        }
+        Ok(count)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::NotLink`]; [`Error::Corrupt`].
+    pub fn target<B: Blocks>(&self, blocks: &B, link: &Inode) -> Result<Box<[u8]>, Stop> {
+        if link.kind != Kind::Link {
+            return Err(Error::NotLink.into());
+        }
+        // The size was checked: a short one fits into the map, a long one into a block.
+        let size = link.size as usize;
+        if link.is_short_link() {
+            return Ok(link.map[..size].into());
+        }
+        let block = self.block_of(blocks, link, 0)?;
+        Ok(block[..size].into())
+    }
+
+    /// The inode that `name` names in a directory.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::NotDirectory`]; [`Error::InvalidName`]; [`Error::NotFound`];
+    /// [`Error::Corrupt`].
+    pub fn lookup<B: Blocks>(&self, blocks: &B, directory: &Inode, name: &[u8]) -> Result<u32, Stop> {
+        expect_directory(directory)?;
+        directory::check_name(name)?;
+        let levels = match directory.has_index && name != b"." && name != b".." {
+            true => index::levels(directory, self.block_of(blocks, directory, 0)?)?,
+            false => None,
+        };
+        let found = match levels {
+            Some(levels) => self.lookup_by_index(blocks, directory, name, levels)?,
+            None => self.lookup_from_beginning(blocks, directory, name)?,
+        };
+        found.ok_or(Error::NotFound.into())
+    }
+
+    /// The entries of a directory from byte `from` on, up to the end of a block; none at the
+    /// directory's end. `from` is 0 or an entry's `next`.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::NotDirectory`]; [`Error::Corrupt`].
+    pub fn list<B: Blocks>(&self, blocks: &B, directory: &Inode, from: u64) -> Result<Vec<Entry>, Stop> {
+        expect_directory(directory)?;
+        let mut at = (from % BLOCK_BYTES as u64) as usize;
+        for logical in from / BLOCK_BYTES as u64..directory.blocks() {
+            // A directory's size was checked: its blocks have numbers of 28 bits.
+            let logical = logical as u32;
+            let block = self.block_of(blocks, directory, logical)?;
+            if let Content::Entries(entries) = directory::content(directory, logical, block)? {
+                let found = directory::list(&self.geometry, directory, logical, entries, at)?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            at = 0;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Block `logical` of a directory or link: these have no holes.
+    fn block_of<'a, B: Blocks>(&self, blocks: &'a B, inode: &Inode, logical: u32) -> Result<&'a Block, Stop> {
+        match self.find(blocks, inode, logical)?.place {
+            Place::Written(block) if u64::from(logical) < inode.blocks() => need(blocks, block),
+            _ => Err(directory::corrupt(inode, "a hole in a directory or link")),
+        }
+    }
+
+    fn lookup_from_beginning<B: Blocks>(
+        &self,
+        blocks: &B,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<u32>, Stop> {
+        for logical in 0..directory.blocks() as u32 {
+            let block = self.block_of(blocks, directory, logical)?;
+            if let Content::Entries(entries) = directory::content(directory, logical, block)?
+                && let Some(inode) = directory::search(&self.geometry, directory, entries, name)?
+            {
+                return Ok(Some(inode));
+            }
+        }
+        Ok(None)
+    }
+
+    fn lookup_by_index<B: Blocks>(
+        &self,
+        blocks: &B,
+        directory: &Inode,
+        name: &[u8],
+        levels: usize,
+    ) -> Result<Option<u32>, Stop> {
+        let geometry = &self.geometry;
+        let hash = hash::half_md4(name, geometry.hash_seed, geometry.is_hash_unsigned);
+        let mut path = Path::with_capacity(index::LEVELS_MAX);
+        let mut logical = self.descend(blocks, directory, &mut path, levels, |node| node.find(hash))?;
+        // Names of one hash may go on in the next block, at most through all of the directory.
+        for _ in 0..directory.blocks() {
+            let block = self.block_of(blocks, directory, logical)?;
+            let Content::Entries(entries) = directory::content(directory, logical, block)? else {
+                return Err(directory::corrupt(directory, "an index that leads to itself"));
+            };
+            if let Some(inode) = directory::search(geometry, directory, entries, name)? {
+                return Ok(Some(inode));
+            }
+            match self.next(blocks, directory, &mut path, levels, hash)? {
+                ControlFlow::Continue(next) => logical = next,
+                ControlFlow::Break(()) => return Ok(None),
+            }
+        }
+        Err(directory::corrupt(directory, "an index that leads to itself"))
+    }
+
+    /// Goes on from `path` down to a block of entries, in each node by the entry that `choose`
+    /// gives.
+    fn descend<B: Blocks>(
+        &self,
+        blocks: &B,
+        directory: &Inode,
+        path: &mut Path,
+        levels: usize,
+        choose: impl Fn(&index::Node<'_>) -> usize,
+    ) -> Result<u32, Stop> {
+        loop {
+            let logical = match path.last() {
+                None => 0,
+                Some(&(logical, at)) => self.branch(blocks, directory, logical, at)?.block,
+            };
+            if path.len() > levels {
+                return Ok(logical);
+            }
+            if !path.is_empty() && logical == 0 {
+                return Err(directory::corrupt(directory, "an index that leads to its root"));
+            }
+            path.push((logical, choose(&self.node(blocks, directory, logical)?)));
+        }
+    }
+
+    /// The next block of entries, if names of `hash` go on in it.
+    fn next<B: Blocks>(
+        &self,
+        blocks: &B,
+        directory: &Inode,
+        path: &mut Path,
+        levels: usize,
+        hash: u32,
+    ) -> Result<ControlFlow<(), u32>, Stop> {
+        while let Some((logical, at)) = path.pop() {
+            if at + 1 < self.node(blocks, directory, logical)?.count() {
+                if self.branch(blocks, directory, logical, at + 1)?.hash != hash | 1 {
+                    return Ok(ControlFlow::Break(()));
+                }
+                path.push((logical, at + 1));
+                return self.descend(blocks, directory, path, levels, |_| 0).map(ControlFlow::Continue);
+            }
+        }
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// The node in block `logical` of a directory; 0 is the root.
+    fn node<'a, B: Blocks>(&self, blocks: &'a B, directory: &Inode, logical: u32) -> Result<index::Node<'a>, Stop> {
+        let block = self.block_of(blocks, directory, logical)?;
+        if logical != 0 && !index::is_node(block) {
+            return Err(directory::corrupt(directory, "a node of an index"));
+        }
+        let at = if logical == 0 { index::ROOT_AT } else { index::NODE_AT };
+        index::check_sum(directory, block, at)?;
+        index::node(directory, block, at)
+    }
+
+    fn branch<B: Blocks>(&self, blocks: &B, directory: &Inode, logical: u32, at: usize) -> Result<index::Branch, Stop> {
+        let branch = self.node(blocks, directory, logical)?.branch(at);
+        branch.ok_or(directory::corrupt(directory, "an entry of an index"))
+    }
+}
+
+fn expect_directory(inode: &Inode) -> Result<(), Error> {
+    if inode.kind == Kind::Directory { Ok(()) } else { Err(Error::NotDirectory) }
+}
