@@ -27,6 +27,7 @@ mod group;
 mod hash;
 mod index;
 mod inode;
+mod journal;
 mod super_block;
 mod volume;
 
@@ -34,6 +35,7 @@ pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Refusal, Stop};
 pub use extent::{Place, Stretch};
 pub use inode::{Inode, Kind, ROOT, Time};
+pub use journal::{Recovery, Step, Write};
 pub use super_block::{Geometry, JOURNAL_INODE};
 pub use volume::Volume;
 

@@ -77,7 +77,7 @@ impl<'a> Cache<'a> {
 }
 
 /// The path of a program of e2fsprogs, or `None`, with a line that says what is skipped.
-fn program(name: &str) -> Option<String> {
+pub fn program(name: &str) -> Option<String> {
     let found = E2FSPROGS.iter().map(|folder| format!("{folder}/{name}")).find(|path| Path::new(path).exists());
     if found.is_none() {
         eprintln!("skipped: {name} is not installed (Debian: e2fsprogs)");
@@ -93,7 +93,7 @@ pub fn make(mib: u64, options: &[&str]) -> Option<Image> {
 }
 
 /// Makes it as a file in `folder`.
-fn made(folder: &Path, mib: u64, options: &[&str]) -> Option<PathBuf> {
+pub fn made(folder: &Path, mib: u64, options: &[&str]) -> Option<PathBuf> {
     let mkfs = program("mkfs.ext4")?;
     let path = folder.join("image");
     fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();

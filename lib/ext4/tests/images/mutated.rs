@@ -82,7 +82,7 @@ fn find_marks(image: &Image) -> Marks {
 }
 
 /// CRC32C bit by bit, without the inversion at the end.
-fn sum(start: u32, bytes: &[u8]) -> u32 {
+pub fn sum(start: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(start, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 != 0 { sum >> 1 ^ 0x82F6_3B78 } else { sum >> 1 })
     })

@@ -1,0 +1,249 @@
+//! What lies in the journal. All numbers are big-endian, unlike those of the rest of the volume.
+
+use alloc::vec::Vec;
+
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Refusal, Stop};
+use crate::super_block::JOURNAL_INODE;
+use crate::{BLOCK_BYTES, Block};
+
+/// What each block about a transaction begins with; a block of data that does too is escaped.
+pub(super) const MAGIC: u32 = 0xC03B_3998;
+const DESCRIPTOR: u32 = 1;
+const COMMIT: u32 = 2;
+const SUPER_BLOCK: u32 = 4;
+const REVOKE: u32 = 5;
+
+/// Incompatible features of a journal: what they are called, and which are known.
+const FEATURES: [(u32, &str, bool); 6] = [
+    (0x1, "revoke", true),
+    (0x2, "64bit", true),
+    (0x4, "async_commit", false),
+    (CSUM_V2, "checksum_v2", false),
+    (CSUM_V3, "checksum_v3", true),
+    (0x20, "fast_commit", false),
+];
+const CSUM_V2: u32 = 0x8;
+const CSUM_V3: u32 = 0x10;
+const SIXTY_FOUR_BIT: u32 = 0x2;
+/// Fewest blocks of a journal.
+const BLOCKS_MIN: u32 = 1024;
+/// Bytes of a journal's superblock that its checksum is about, and where that stands.
+const SUPER_BLOCK_BYTES: usize = 1024;
+const SUPER_BLOCK_SUM_AT: usize = 0xFC;
+/// Where the checksum of a commit block stands.
+const COMMIT_SUM_AT: usize = 16;
+/// Bytes at the end of descriptors and revokes with their checksum.
+const TAIL_AT: usize = BLOCK_BYTES - 4;
+/// Bytes of the UUID behind a tag that does not say that it is the same.
+const UUID_BYTES: usize = 16;
+
+/// The block in the log has its first four bytes as zeros, for they are the magic number.
+const FLAG_ESCAPED: u32 = 1;
+/// No UUID follows the tag.
+const FLAG_SAME_UUID: u32 = 2;
+/// There is no tag behind it.
+const FLAG_LAST: u32 = 8;
+
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: U32,
+    kind: U32,
+    sequence: U32,
+}
+
+/// The journal's superblock, as far as it is looked at.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    header: Header,
+    block_bytes: U32,
+    blocks: U32,
+    first: U32,
+    sequence: U32,
+    start: U32,
+    error: U32,
+    compat: U32,
+    incompat: U32,
+    ro_compat: U32,
+    uuid: [u8; 16],
+    users: U32,
+    copy: U32,
+    limits: [U32; 2],
+    checksum_type: u8,
+}
+
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawTag {
+    block_low: U32,
+    flags: U32,
+    block_high: U32,
+    checksum: U32,
+}
+
+/// What the journal's superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Log {
+    /// Blocks of the journal.
+    pub blocks: u32,
+    /// The first of the ring.
+    pub first: u32,
+    /// Where the oldest transaction begins, or `None` if there is none.
+    pub start: Option<u32>,
+    /// Number of that transaction, or of the next one.
+    pub sequence: u32,
+    /// What checksums start from.
+    pub seed: u32,
+    has_wide_numbers: bool,
+}
+
+/// A block that is in the log behind a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// Its place in the volume.
+    pub block: u64,
+    /// The checksum of the block in the log.
+    pub checksum: u32,
+    pub is_escaped: bool,
+}
+
+/// What a block of the log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// The next blocks have these places.
+    Descriptor(Vec<Tag>),
+    /// Older transactions' versions of these blocks do not count.
+    Revoke(Vec<u64>),
+    /// The transaction is whole.
+    Commit,
+    /// Nothing of the transaction that is looked for: the log ends before it.
+    End,
+}
+
+pub(super) fn corrupt(what: &'static str) -> Stop {
+    Error::corrupt(what, u64::from(JOURNAL_INODE))
+}
+
+impl Log {
+    /// Decodes the first of a journal's `blocks` blocks.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with a feature that is not supported; [`Error::Corrupt`].
+    pub fn decode(block: &Block, blocks: u64) -> Result<Log, Stop> {
+        let (raw, _) = Raw::ref_from_prefix(block).map_err(|_| corrupt("the journal's superblock"))?;
+        if raw.header.magic.get() != MAGIC || raw.header.kind.get() != SUPER_BLOCK {
+            return Err(corrupt("the journal's superblock"));
+        }
+        let has_sum = check_features(raw)?;
+        if has_sum && !is_sum_right(&block[..SUPER_BLOCK_BYTES], SUPER_BLOCK_SUM_AT, Checksum::START) {
+            return Err(corrupt("the checksum of the journal's superblock"));
+        }
+        let (length, first, start) = (raw.blocks.get(), raw.first.get(), raw.start.get());
+        let is_right = raw.block_bytes.get() as usize == BLOCK_BYTES
+            && length >= BLOCKS_MIN
+            && u64::from(length) <= blocks
+            && (1..length).contains(&first)
+            && (start == 0 || (first..length).contains(&start));
+        if !is_right {
+            return Err(corrupt("the sizes of the journal"));
+        }
+        if start != 0 && !has_sum {
+            return Err(Error::Refused(Refusal::Lacks("checksum_v3 (of the journal)")).into());
+        }
+        Ok(Log {
+            blocks: length,
+            first,
+            start: (start != 0).then_some(start),
+            sequence: raw.sequence.get(),
+            seed: Checksum::START.with(&raw.uuid).0,
+            has_wide_numbers: raw.incompat.get() & SIXTY_FOUR_BIT != 0,
+        })
+    }
+
+    /// What a block of the log is, if it is of transaction `sequence`. One whose checksum does not
+    /// fit was never whole, since its transaction is committed only when all of it is on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: the checksum fits, and what it says cannot be.
+    pub fn record(&self, block: &Block, sequence: u32) -> Result<Record, Stop> {
+        let Ok((header, _)) = Header::ref_from_prefix(block) else { return Ok(Record::End) };
+        if header.magic.get() != MAGIC || header.sequence.get() != sequence {
+            return Ok(Record::End);
+        }
+        let seed = Checksum(self.seed);
+        match header.kind.get() {
+            DESCRIPTOR if is_sum_right(block, TAIL_AT, seed) => self.tags(block).map(Record::Descriptor),
+            REVOKE if is_sum_right(block, TAIL_AT, seed) => self.revoked(block).map(Record::Revoke),
+            COMMIT if is_sum_right(block, COMMIT_SUM_AT, seed) => Ok(Record::Commit),
+            _ => Ok(Record::End),
+        }
+    }
+
+    /// The checksum of a block in the log, as a tag has it.
+    pub fn sum(&self, sequence: u32, block: &Block) -> u32 {
+        Checksum(self.seed).with(&sequence.to_be_bytes()).with(block).0
+    }
+
+    fn tags(&self, block: &Block) -> Result<Vec<Tag>, Stop> {
+        let mut tags = Vec::new();
+        let mut rest = &block[size_of::<Header>()..TAIL_AT];
+        while let Ok((tag, behind)) = RawTag::ref_from_prefix(rest) {
+            let flags = tag.flags.get();
+            let high = if self.has_wide_numbers { tag.block_high.get() } else { 0 };
+            tags.push(Tag {
+                block: u64::from(high) << 32 | u64::from(tag.block_low.get()),
+                checksum: tag.checksum.get(),
+                is_escaped: flags & FLAG_ESCAPED != 0,
+            });
+            if flags & FLAG_LAST != 0 {
+                return Ok(tags);
+            }
+            let skip = if flags & FLAG_SAME_UUID != 0 { 0 } else { UUID_BYTES };
+            rest = behind.get(skip..).ok_or(corrupt("a descriptor of the journal"))?;
+        }
+        Ok(tags)
+    }
+
+    fn revoked(&self, block: &Block) -> Result<Vec<u64>, Stop> {
+        const COUNT_AT: usize = size_of::<Header>();
+        let wrong = || corrupt("a revoke of the journal");
+        let (bytes, _) = U32::ref_from_prefix(&block[COUNT_AT..]).map_err(|_| wrong())?;
+        let records = block[..TAIL_AT].get(COUNT_AT + 4..bytes.get() as usize).ok_or_else(wrong)?;
+        if self.has_wide_numbers {
+            let numbers = <[U64]>::ref_from_bytes(records).map_err(|_| wrong())?;
+            return Ok(numbers.iter().map(|number| number.get()).collect());
+        }
+        let numbers = <[U32]>::ref_from_bytes(records).map_err(|_| wrong())?;
+        Ok(numbers.iter().map(|number| u64::from(number.get())).collect())
+    }
+}
+
+/// Refuses features by name. Returns whether the journal has checksums.
+fn check_features(raw: &Raw) -> Result<bool, Stop> {
+    let incompat = raw.incompat.get();
+    for (bit, name, is_known) in FEATURES {
+        if incompat & bit != 0 && !is_known {
+            return Err(Error::Refused(Refusal::Has(name)).into());
+        }
+    }
+    let unknown = incompat & !FEATURES.iter().fold(0, |known, (bit, ..)| known | bit);
+    if unknown != 0 {
+        return Err(Error::Refused(Refusal::Unknown("incompat (of the journal)", unknown)).into());
+    }
+    let has_sum = incompat & CSUM_V3 != 0;
+    if has_sum && raw.checksum_type != 4 {
+        return Err(corrupt("the kind of the journal's checksums"));
+    }
+    Ok(has_sum)
+}
+
+/// Whether the four bytes at `at` are the checksum of all, with zeros in their place.
+fn is_sum_right(bytes: &[u8], at: usize, start: Checksum) -> bool {
+    let sum = start.with(&bytes[..at]).with(&[0; 4]).with(&bytes[at + 4..]);
+    bytes[at..at + 4] == sum.0.to_be_bytes()
+}
