@@ -60,11 +60,15 @@ impl SocketsServer for Service {
     async fn bind(&self, peer: &Peer, id: DescriptionId, address: Address) -> Outcome<()> {
         let address = local(address)?;
         let bind = |sockets: &mut Sockets| sockets.bind(id, address.clone());
-        match self.with_socket(peer, id, bind) {
-            // It may be a program's that has ended and was waited for: then its end is seen now.
-            Err(DescriptionError::AddressInUse) if self.clients.look() => self.with_socket(peer, id, bind),
-            result => result,
+        let result = self.with_socket(peer, id, bind);
+        if result != Err(DescriptionError::AddressInUse) {
+            return result;
         }
+        // It may be a program's that has ended and was waited for: then its end is seen now. Or it
+        // was closed by a message in a channel that was not looked at yet.
+        self.clients.look();
+        runtime::take_in_all().await;
+        self.with_socket(peer, id, bind)
     }
 
     async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {

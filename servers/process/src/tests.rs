@@ -3,14 +3,16 @@
 mod order;
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 
 use abi::DeathCause;
 use channel::{Layout, Peer, loopback};
-use contracts::descriptions::serve_descriptions;
+use contracts::descriptions::{DescriptionError, serve_descriptions};
 use contracts::process::{Ended, ProcessClient, serve_process};
+use contracts::sockets::{Address, Family, LocalAddress, SocketKind, SocketsServer};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn};
-use contracts::testing::gives_to_the_newborn_only;
+use contracts::testing::{gives_to_the_newborn_only, is_sent, two_programs};
 use process_core::table::FIRST;
 
 use crate::descriptions;
@@ -152,5 +154,28 @@ fn a_client_gives_what_it_holds_to_the_newborn_only() {
             runtime::spawn(serve_descriptions(service.clone(), channel));
         };
         gives_to_the_newborn_only(|channel| service.clients.add(channel), serve).await;
+    });
+}
+
+/// A close is told by another channel than the next program's request, which may be looked at
+/// first: the name is free all the same.
+#[test]
+fn a_name_is_free_once_its_close_was_sent() {
+    runtime::testing::run(async {
+        let service = Rc::new(descriptions::Service::new(Rc::default()));
+        let (client, [first, second]) = two_programs(|channel| service.clients.add(channel));
+        let peers = [first.peer().clone(), second.peer().clone()];
+        runtime::spawn(serve_descriptions(service.clone(), first));
+        let mut sockets = [0; 2];
+        for (peer, socket) in peers.iter().zip(&mut sockets) {
+            *socket = service.socket(peer, Family::Local, SocketKind::Stream).await.unwrap();
+        }
+        let address = Address::Local(LocalAddress { file: None, name: b"\0name".to_vec() });
+        let bind = |number: usize| service.bind(&peers[number], sockets[number], address.clone());
+        assert_eq!(bind(0).await, Ok(()));
+        assert_eq!(bind(1).await, Err(DescriptionError::AddressInUse));
+        let mut closing = pin!(client.close(sockets[0]));
+        is_sent(closing.as_mut()).await;
+        assert_eq!(bind(1).await, Ok(()));
     });
 }

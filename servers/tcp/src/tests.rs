@@ -1,16 +1,14 @@
 //! TCP between clients that are played.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use channel::{
     CallError, ClientChannel, Layout, Memory, Peer, ServerChannel, Wiring, loopback, loopback_memory, loopback_wiring,
 };
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, serve_descriptions};
 use contracts::sockets::{Address, Family, SocketAddress, SocketKind, SocketsServer};
-use contracts::testing::gives_to_the_newborn_only;
+use contracts::testing::{gives_to_the_newborn_only, is_sent};
 use tcp::{Sockets, Tcp};
 
 use crate::service::Service;
@@ -90,8 +88,7 @@ fn an_address_is_free_once_its_close_was_sent() {
     runtime::testing::run(async {
         let rivals = Rivals::new().await;
         let mut closing = pin!(rivals.client.close(rivals.sockets[0]));
-        let answered = poll_fn(|context| Poll::Ready(closing.as_mut().poll(context).is_ready())).await;
-        assert!(!answered, "the server was not looked at");
+        is_sent(closing.as_mut()).await;
         assert_eq!(rivals.bind(1).await, Ok(()));
     });
 }
