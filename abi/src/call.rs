@@ -104,8 +104,27 @@ pub struct Row {
     pub progress: &'static [&'static str],
     /// What it gives.
     pub results: &'static [Part],
-    /// Errors of its own, each with its cause and remedy.
+    /// Errors of its own, each with `cause: remedy`; several are separated by `; `.
     pub own_errors: &'static [(Error, &'static str)],
+}
+
+/// Whether a row says why a call is refused, and what to do then: `cause: remedy`, or several of
+/// these, separated by `; `.
+const fn is_cause_and_remedy(why: &str) -> bool {
+    let (why, mut at, mut letters, mut has_cause) = (why.as_bytes(), 0, 0, false);
+    while at < why.len() {
+        let is_mark = (why[at] == b':' || why[at] == b';') && at + 1 < why.len() && why[at + 1] == b' ';
+        if is_mark {
+            // A cause ends with a colon, a remedy with a semicolon.
+            if letters == 0 || has_cause == (why[at] == b':') {
+                return false;
+            }
+            (has_cause, letters, at) = (!has_cause, 0, at + 2);
+        } else {
+            (letters, at) = (letters + 1, at + 1);
+        }
+    }
+    has_cause && letters > 0
 }
 
 macro_rules! calls {
@@ -117,6 +136,8 @@ macro_rules! calls {
     )*) => {
         // Who reads the rows by a macro looks for one flag alone.
         $( const _: () = assert!(Call::$name.flags().len() <= 1, concat!(stringify!($name), " has two flags")); )*
+        $($($( const _: () = assert!(is_cause_and_remedy($why),
+            concat!(stringify!($name), ": ", stringify!($error), " lacks a cause or a remedy")); )*)?)*
 
         /// The kernel's calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +228,25 @@ mod tests {
             assert_eq!(Call::decode(linux), None);
         }
         assert_eq!(Call::decode(NATIVE_BASE | 0xfff), None);
+    }
+
+    #[test]
+    fn each_cause_has_its_remedy() {
+        for told in ["it runs: halt it", "it runs: halt it; its list is full: take another", "a::b: c;d"] {
+            assert!(is_cause_and_remedy(told), "{told}");
+        }
+        for lacking in [
+            "",
+            "it runs",
+            "it runs: ",
+            ": halt it",
+            "it runs; halt it",
+            "it runs: halt it; it is full",
+            "a: b: c",
+            "a: ; b: c",
+        ] {
+            assert!(!is_cause_and_remedy(lacking), "{lacking}");
+        }
     }
 
     #[test]

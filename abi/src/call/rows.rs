@@ -1,5 +1,7 @@
 //! The kernel's calls, a row each: number, wrapper's name, name, what is special about it,
-//! arguments, words that say how far it is, results, and the errors that do not follow from these.
+//! arguments, words that say how far it is, results, and the errors that do not follow from these,
+//! each as `cause: remedy`, several separated by a semicolon; a row whose error has no remedy does
+//! not compile.
 //!
 //! [`for_each_call!`] passes all rows to a macro: the numbers and tables of `abi`, the kernel's
 //! decoding and dispatch, the wrappers of `lib/sys` and the fuzzer's arguments are made from them,
@@ -25,7 +27,7 @@ macro_rules! for_each_call {
 /// Writes raw bytes to the console port, on core 0. After `BadPointer` the bytes before the pages
 /// that cannot be read may be written.
 2 fn console_write = ConsoleWrite [] (console: Cap<Device, CONTROL>, bytes: Bytes<4096>) -> ()
-    | BadArgument "not the console, or not core 0";
+    | BadArgument "not the console's ports, or not core 0: have core 0's console server write";
 
 /// Ends the machine with a status of 0..=255.
 3 fn power_off = PowerOff [] (pcore: Here<POWER>, status: Choice) -> (never: Never);
@@ -61,7 +63,8 @@ macro_rules! for_each_call {
 /// not a reservation. Contexts whose time an account pays for share turns of the core with those of
 /// other accounts (decision 65).
 16 fn ram_split = RamSplit [Ring] (ram: Cap<Ram, WRITE>, limit_pages: Value, turns: Turns) -> (account: New<Ram>)
-    | BadArgument "too many accounts one below the other, or the account whose turns it shares is paid by one that does not pay for it";
+    | BadArgument "more than 8 accounts one below the other: split one nearer to the root; the account whose turns it \
+        shares is paid by one that does not pay for it: name one below an account that pays for both";
 
 /// Tells an account's limit, what it uses, and the free pages of the root that it stands on.
 17 fn ram_stat = RamStat [Ring] (ram: Cap<Ram>) -> (limit_pages: Value, used_pages: Value, free_pages: Value);
@@ -69,12 +72,14 @@ macro_rules! for_each_call {
 /// Takes contiguous free pages out of this core's root Ram for good, to give them to another core;
 /// tells their physical address.
 18 fn ram_carve = RamCarve [] (root: Cap<Ram, CONTROL>, pages: Value) -> (address: Value)
-    | BadArgument "not a root account", NoMemory "no free run is that long: ask for fewer pages";
+    | BadArgument "not a root account: name this core's root",
+      NoMemory "no free run is that long: ask for fewer pages";
 
 /// Adds pages carved on another core to this core's root Ram.
 19 fn ram_add = RamAdd [] (root: Cap<Ram, CONTROL>, address: Physical, pages: Pages) -> ()
-    | BadArgument "not a root account, or outside memory or already there",
-      Busy "the root's table of regions is full";
+    | BadArgument "not a root account: name this core's root; outside memory, or there already: add each run that was \
+        carved once",
+      Busy "the root's table of regions is full: add fewer and longer runs";
 
 /// Revokes all memory that an account and the accounts below it pay for. Each call does a bounded
 /// part. Destroys every object paid there, wherever it is held, and every capability for the
@@ -95,8 +100,10 @@ macro_rules! for_each_call {
 /// contexts that it pays for have them from now on, and so do accounts that are split from it
 /// later; those split before keep the turns that they share.
 21 fn ram_turns = RamTurns [] (ram: Cap<Ram, WRITE>, pcore: Here<CONTROL>) -> ()
-    | BadArgument "the root", NoMemory "its parent cannot pay a page",
-      Busy "it pays for more than 64 domains, contexts and the like";
+    | BadArgument "the root has turns of its own already: name an account below it",
+      NoMemory "its parent cannot pay a page: raise the parent's limit",
+      Busy "it pays for more than 64 domains, contexts and the like: drop some, or split an account with turns of its \
+        own";
 
 /// Makes a segment of zeroed pages; tells its physical address if it is CONTIGUOUS, else 0. Without
 /// EAGER the pages are demand-zero. EAGER and CONTIGUOUS may take several steps (decision 60):
@@ -115,7 +122,8 @@ macro_rules! for_each_call {
 /// core's programs write meanwhile is in the pages whose turn comes later.
 25 fn segment_copy = SegmentCopy [] (ram: Cap<Ram, WRITE>, segment: Cap<Segment, READ>, mode: Flags) then (done)
     -> (copy: New<Segment>)
-    | BadArgument "an imported segment that is no RAM, or a mode other than PLAIN for an imported, common or pool's one";
+    | BadArgument "an imported segment that is no RAM: read it where it is mapped; a mode other than PLAIN for an \
+        imported, common or pool's one: copy it by PLAIN";
 
 /// Tells a segment's pages, those present, and its physical address if it is contiguous and the
 /// capability has the DMA right, else 0.
@@ -132,7 +140,8 @@ macro_rules! for_each_call {
 /// Nothing in this program may use pages that go away, or rely on what those freed hold.
 27 fn segment_set_pages = SegmentSetPages [Unsafe]
     (segment: Cap<Segment, WRITE>, pages: PagesOrNone, first: FirstPage, freed: Pages) -> ()
-    | BadArgument "contiguous, imported, common, or of a pool; or pages past the end",
+    | BadArgument "contiguous, imported, common, or of a pool: make a segment of the length that is needed; pages past \
+        the end: free those inside",
       NoMemory "no page for the longer table: raise the account's limit";
 
 /// Makes a segment over memory that belongs to another core or to a device; it owns no page.
@@ -144,12 +153,14 @@ macro_rules! for_each_call {
 /// (`layout::protection`).
 32 fn range_map = RangeMap [] (range: Cap<AddressRange, WRITE>, address: Address, segment: Named<Segment>,
     first_page: FirstPage, pages: Pages, protection: Flags) -> ()
-    | Busy "something is mapped there, or the segment is or has a copy by `ShareCopy` and this is not the one range of its pool that may map it",
-      BadArgument "outside the window or the segment, W and X together, or a segment of another pool",
-      WrongType "a shared range maps segments of its pool only",
+    | Busy "something is mapped there: unmap it, or take another address; the segment is or has a copy by `ShareCopy` \
+        and this is not the one range of its pool that may map it: map it in that one",
+      BadArgument "outside the window or the segment: map less; W and X together: leave one out, or make the range \
+        with WRITE_EXECUTE; a segment of another pool: map one of the range's pool",
+      WrongType "a shared range maps segments of its pool only: map a private one in a range of this core's own",
       NoRights "the segment's rights do not cover the protection: ask for a copy with more",
       NoMemory "no page for tables: raise the account's limit",
-      PeerDead "the range's domain ended, or the range or the segment was revoked";
+      PeerDead "the range's domain ended, or the range or the segment was revoked: drop the capability";
 
 /// Unmaps pages and tells how many were mapped; holes are no error. Splits mappings as needed. May
 /// take several steps (decision 60), from the first address up; after each step nobody can access
@@ -161,9 +172,10 @@ macro_rules! for_each_call {
 /// If `range` is the caller's own, nothing may use that memory any more.
 33 fn range_unmap = RangeUnmap [Unsafe] (range: Cap<AddressRange, WRITE>, address: Address, pages: Pages)
     then (unmapped) -> (pages: Value)
-    | BadArgument "part of a nested range, or more unmapped before than there are addresses",
-      NoMemory "a mapping must be split: raise the account's limit; nothing has changed",
-      PeerDead "the range's domain ended, or it was revoked";
+    | BadArgument "part of a nested range: take it out whole, or name the nested range; more unmapped before than \
+        there are addresses: begin with 0",
+      NoMemory "a mapping must be split, and nothing has changed: raise the account's limit",
+      PeerDead "the range's domain ended, or it was revoked: drop the capability";
 
 /// Changes the protection of pages. Every page must be mapped by a segment whose capability had
 /// these rights when it was mapped. May take several steps (decision 60): first it checks all
@@ -175,14 +187,15 @@ macro_rules! for_each_call {
 /// If `range` is the caller's own, nothing may use that memory beyond the new protection.
 34 fn range_protect = RangeProtect [Unsafe]
     (range: Cap<AddressRange, WRITE>, address: Address, pages: Pages, protection: Flags) then (checked) -> ()
-    | BadArgument "a page is not mapped, or others unmapped it before its turn came",
-      NoRights "a segment was mapped with fewer rights",
+    | BadArgument "a page is not mapped, or others unmapped it before its turn came: map it first",
+      NoRights "a segment was mapped with fewer rights: map it by a capability with more",
       NoMemory "a mapping must be split: raise the account's limit",
-      PeerDead "the range's domain ended, or it was revoked";
+      PeerDead "the range's domain ended, or it was revoked: drop the capability";
 
 /// Tells the mapping at or after an address.
 35 fn range_get = RangeGet [] (range: Cap<AddressRange, READ>, address: Value) -> (entry: Entry)
-    | NotFound "none follows", PeerDead "the range's domain ended, or it was revoked";
+    | NotFound "no mapping follows: stop there",
+      PeerDead "the range's domain ended, or it was revoked: drop the capability";
 
 /// Makes an empty range that can be nested, and tells its pages: as many as one entry of the next
 /// larger kind of range covers. Addresses in it begin at 0. `flags`:
@@ -197,25 +210,28 @@ macro_rules! for_each_call {
 /// range itself.
 37 fn range_nest = RangeNest []
     (range: Cap<AddressRange, WRITE>, address: NestAddress, nested: Named<AddressRange>, protection: Flags) -> ()
-    | BadArgument "not larger than the nested range (so there are no cycles), its end outside the window, or code there may be writable and here not",
+    | BadArgument "not larger than the nested range (so there are no cycles), shared by cores, or its end outside the \
+        window: name a larger one of this core's own; code there may be writable and here not: make both with \
+        WRITE_EXECUTE, or neither",
       NoRights "the capability does not cover the protection: ask for a copy with more",
-      Busy "something is mapped there", NoMemory "no page for tables: raise the account's limit",
-      PeerDead "either was revoked, or its domain ended";
+      Busy "something is mapped there: unmap it, or take another address",
+      NoMemory "no page for tables: raise the account's limit",
+      PeerDead "either was revoked, or its domain ended: drop the capability";
 
 /// Maps pages now that would be mapped at their first touch, so that touching them does not fault,
 /// and tells how many: at least 1, at most 128; go on after them. Makes absent pages; shared ones
 /// stay shared, except those copied by reference.
 38 fn range_fill = RangeFill [] (range: Cap<AddressRange, WRITE>, address: Address, pages: Pages) -> (pages: Value)
-    | BadArgument "nothing that can be read is mapped at the first",
+    | BadArgument "nothing that can be read is mapped at the first: map it, or begin after it",
       NoMemory "there is no page for the first: raise the account's limit",
-      PeerDead "the range's domain ended, or it was revoked";
+      PeerDead "the range's domain ended, or it was revoked: drop the capability";
 
 /// Retypes a page as a table: makes an empty range as by `RangeAlloc`, whose uppermost table is the
 /// page of a contiguous segment, which is destroyed; tells its pages. The segment's Ram pays.
 39 fn range_retype = RangeRetype [] (segment: Held<Segment, CONTROL>, pages: RangePages, flags: Flags)
     -> (range: New<AddressRange>, pages: Value)
     | Busy "the page is mapped, or something else names the segment: unmap it, drop the copies",
-      BadArgument "not contiguous, or not one page";
+      BadArgument "not contiguous, or not one page: make one CONTIGUOUS page";
 
 /// Makes a protection domain, with a root Share and a root AddressRange; tells its object id. `ram`
 /// pays for all its tables: to limit it, `RamSplit` before. The log calls it by the name, ASCII
@@ -226,12 +242,12 @@ macro_rules! for_each_call {
 /// dropped: keep one to keep it alive. `flags`: `layout::domain::WRITE_EXECUTE`.
 40 fn domain_alloc = DomainAlloc [] (ram: Source<Ram, WRITE>, flags: Flags, pcore: OptionalHere<CONTROL>,
     name: Text<32>, log_of: OptionalCap<Domain, READ>) -> (domain: New<Domain>, id: Value)
-    | PeerDead "the domain of `log_of` has ended";
+    | PeerDead "the domain of `log_of` has ended: name another, or none";
 
 /// Copies a capability into another domain's root share.
 41 fn domain_grant = DomainGrant [] (domain: Cap<Domain, WRITE>, source: Source<Any, GRANT>, rights: RightsWanted)
     -> (handle: There)
-    | PeerDead "the domain has ended";
+    | PeerDead "the domain has ended: make another";
 
 /// Makes a capability for the domain's root address range.
 42 fn domain_range = DomainRange [] (domain: Cap<Domain, WRITE>) -> (range: New<AddressRange>);
@@ -261,9 +277,11 @@ macro_rules! for_each_call {
 /// instant lets none of them run. After a refusal the child keeps what it got until then (slots in
 /// order, then mappings) and is to be killed; the caller has all it had.
 47 fn domain_fork = DomainFork [] (child: Cap<Domain, WRITE>) then (slot, address) -> ()
-    | BadArgument "the child is the caller's own domain, or a word of progress that the kernel did not write",
+    | BadArgument "the child is the caller's own domain: make a new one; a word of progress that the kernel did not \
+        write: begin with 0",
       Busy "a slot or an address is taken there: take a new child",
-      NoMemory "the child's account is too small: raise its limit", PeerDead "the child has ended";
+      NoMemory "the child's account is too small: raise its limit",
+      PeerDead "the child has ended: make another";
 
 /// Makes a context. Its control page (one page, `ControlPage`) is mapped read-write at that
 /// address. It may give priorities up to `priority_max`. `flags`: `layout::context`. The caller's
@@ -271,13 +289,16 @@ macro_rules! for_each_call {
 56 fn context_alloc = ContextAlloc []
     (ram: Cap<Ram, WRITE>, domain: Held<Domain>, control_page: Address, flags: Flags, priority_max: Priority)
     -> (context: New<ExecutionContext>)
-    | NoRights "another's domain without WRITE", Busy "something is mapped there", PeerDead "the domain has ended";
+    | NoRights "another's domain without WRITE: ask for a copy with it",
+      Busy "something is mapped there: take another address",
+      PeerDead "the domain has ended: make another";
 
 /// Gives a context time of its own. A monitor may give priority 7.
 57 fn context_schedule = ContextSchedule []
     (ram: Cap<Ram, WRITE>, context: Cap<ExecutionContext, CONTROL>, priority: Priority, slice_us: Slice)
     -> (schedule: New<SchedulingContext>)
-    | Busy "it has time of its own", PeerDead "it has ended";
+    | Busy "it has time of its own: change that by `ScheduleSet`",
+      PeerDead "it has ended: make another";
 
 /// Starts a context, with two words in its first argument registers (RDI, RSI).
 ///
@@ -286,7 +307,8 @@ macro_rules! for_each_call {
 /// code meant to run beside the caller's.
 58 fn context_start = ContextStart [Unsafe]
     (context: Cap<ExecutionContext, CONTROL>, instruction: Instruction, stack: Address, arguments: EntryArguments) -> ()
-    | Busy "it was started before", PeerDead "it has ended";
+    | Busy "it was started before: make another",
+      PeerDead "it has ended: make another";
 
 /// Turns the caller's Linux calls and program faults into upcalls to the proxy, see `control`. May
 /// be called again. With TICKS (`layout::upcall`) the end of each slice arrives as an upcall, for a
@@ -296,7 +318,7 @@ macro_rules! for_each_call {
 /// The entries must follow `abi::control`; the stack must be theirs alone.
 59 fn context_proxy = ContextProxy [Unsafe]
     (call_entry: Address, upcall_entry: Address, stack_top: Address, flags: Flags) -> ()
-    | NoRights "the context was made without LINUX";
+    | NoRights "the context was made without LINUX: make one with it";
 
 /// Sets the caller's base of FS (0) or GS (1): for machines without FSGSBASE.
 ///
@@ -311,14 +333,14 @@ macro_rules! for_each_call {
 /// # Safety
 /// Nothing returns to what the abandoned stack held.
 61 fn context_resume = ContextResume [Unsafe] () -> (never: Never)
-    | BadArgument "the program's instruction pointer is outside the window";
+    | BadArgument "the program's instruction pointer is outside the window: write one inside to the control page";
 
 /// Has the watchdog report a context that has notifications pending but has not called `Wait` for
 /// this long, because it loops, or waits for a semaphore or a caller. Reports a stall once. 0 ends
 /// the watch.
 62 fn context_watch = ContextWatch []
     (context: Cap<ExecutionContext, CONTROL>, limit_ns: WatchLimit, target: OptionalTarget) -> ()
-    | PeerDead "it has ended";
+    | PeerDead "it has ended: make another";
 
 /// Gives the rest of the slice to others of the same priority.
 63 fn yield_slice = Yield [] () -> ();
@@ -327,7 +349,7 @@ macro_rules! for_each_call {
 /// return if it is the caller's own. Its domain and the mapping of its control page stay. Portals
 /// into it have no callee afterwards; of very many some lose it a few steps before (decision 60).
 64 fn context_end = ContextEnd [] (context: Cap<ExecutionContext, CONTROL>) -> ()
-    | PeerDead "it has ended before";
+    | PeerDead "it has ended before: drop the capability";
 
 /// Sets the entry of the caller's upcalls, for a user-level scheduler of threads; 0: none. A
 /// fault that the kernel cannot resolve, badge bits of `upcall_mask`, and with TICKS
@@ -336,7 +358,7 @@ macro_rules! for_each_call {
 /// # Safety
 /// The entry must follow `abi::control`; the stack must be its alone.
 65 fn context_upcall = ContextUpcall [Unsafe] (upcall_entry: Address, stack_top: Address, flags: Flags) -> ()
-    | NoRights "a context with LINUX has `ContextProxy`";
+    | NoRights "the context was made with LINUX: use `ContextProxy`";
 
 /// Tells how long a scheduling context was used since it was made, by any context, its slice and
 /// its priority.
@@ -349,7 +371,7 @@ macro_rules! for_each_call {
 /// first period begins now, each later one when the time first runs on a new budget, so in n
 /// successive periods it runs for n + 1 budgets at most. Period 0: no budget.
 67 fn schedule_set = ScheduleSet [] (schedule: Cap<SchedulingContext, CONTROL>, slice_us: Slice, period_us: Period) -> ()
-    | Busy "a member of a gang has no budget";
+    | Busy "a member of a gang has no budget: let it leave by `ScheduleGang`";
 
 /// Slows this core down: programs run in so many of each 8 milliseconds (1..=8; 8: always), the
 /// first of them. The kernel itself, its interrupts and wake-ups are not held up.
@@ -364,8 +386,10 @@ macro_rules! for_each_call {
 /// member. A member keeps its windows until it leaves, gets others, or its context ends.
 69 fn schedule_gang = ScheduleGang [] (pcore: Here<CONTROL>, schedule: Cap<SchedulingContext, CONTROL>,
     period_us: Period, slice_us: Period, phase_us: Period) -> ()
-    | Busy "its windows would meet those of another member on this core, of whatever priority: take another phase, or a period that divides theirs or that theirs divides; or it has a budget; or the core has 64 members",
-      PeerDead "its context ended";
+    | Busy "its windows would meet those of another member on this core, of whatever priority: take another phase, or \
+        a period that divides theirs or that theirs divides; it has a budget: take that away by `ScheduleSet`; the \
+        core has 64 members: let one leave",
+      PeerDead "its context ended: drop the capability";
 
 /// Sets the capability's badge bits at its execution context and unblocks it if it waits. Of a
 /// portal its own badge counts; one without a callee has no effect. Never blocks, never fails for a
@@ -380,7 +404,8 @@ macro_rules! for_each_call {
 /// semaphore. Of a portal its own badge counts, a semaphore has none. The number is freed with the
 /// context, portal or semaphore.
 74 fn wake_slot_alloc = WakeSlotAlloc [] (pcore: Here<CONTROL>, target: CapOf<Woken>, badge: Badge) -> (slot: Value)
-    | Busy "all are taken", PeerDead "the context has ended";
+    | Busy "all are taken: free one",
+      PeerDead "the context has ended: make another";
 
 /// Makes a capability to notify a context of another core, or to add to a semaphore there.
 75 fn wake_slot_import = WakeSlotImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core, slot: Choice)
@@ -388,7 +413,7 @@ macro_rules! for_each_call {
 
 /// Frees one wake slot of a local context.
 76 fn wake_slot_free = WakeSlotFree [] (pcore: Here<CONTROL>, slot: Choice) -> ()
-    | NotFound "the slot is free";
+    | NotFound "the slot is free: free each once";
 
 /// Makes an entrance into a context of this core; a MAILBOX portal may have no callee yet
 /// (`Handle::NONE`). `kind`: `layout::portal`.
@@ -405,17 +430,18 @@ macro_rules! for_each_call {
 81 fn portal_call = PortalCall [Direct] (portal: Cap<Portal, CALL>, words: Words<4>, deadline_ns: Deadline)
     -> (words: Words<3>)
     | Busy "the callee waits for the caller, or more than 16 calls would wait for each other: call later",
-      Timeout "no reply by then", PeerDead "the callee ended, or the portal has none: bind again";
+      Timeout "no reply by then: call again, or with a later deadline",
+      PeerDead "the callee ended, or the portal has none: bind again";
 
 /// Replies to the current rendezvous caller if there is one and waits for the next. After `Timeout`
 /// the reply is given all the same, and the same call made again replies to nobody.
 82 fn portal_reply_wait = PortalReplyWait [Direct] (words: Words<3>, deadline_ns: Deadline) -> (call: Rendezvous)
-    | Timeout "nobody called until the deadline";
+    | Timeout "nobody called until the deadline: wait again";
 
 /// Gives a MAILBOX portal another callee on this core, or none (`Handle::NONE`): so holders of a
 /// component's doorbell keep it when the component is restarted.
 83 fn portal_set = PortalSet [] (portal: Cap<Portal, CONTROL>, context: OptionalCap<ExecutionContext, CONTROL>) -> ()
-    | BadArgument "a rendezvous portal";
+    | BadArgument "a rendezvous portal: make another for the other callee";
 
 /// Makes a semaphore with a count up to 2^31.
 88 fn semaphore_alloc = SemaphoreAlloc [] (ram: Cap<Ram, WRITE>, count: Choice) -> (semaphore: New<Semaphore>);
@@ -423,19 +449,25 @@ macro_rules! for_each_call {
 /// Adds to a semaphore's count, at least 1. A semaphore needs WRITE, a RemoteContext of its wake
 /// slot NOTIFY. Another core gets the count soon, by its mailbox, and loses what overflows there.
 89 fn semaphore_up = SemaphoreUp [] (semaphore: CapOf<NearOrFarSemaphore>, count: Value) -> ()
-    | BadArgument "0, or the count would pass 2^31", NoRights "a semaphore needs WRITE, a RemoteContext NOTIFY";
+    | BadArgument "0, or the count would pass 2^31: add less, and at least 1",
+      NoRights "a semaphore needs WRITE, a RemoteContext NOTIFY: ask for a copy with it";
 
 /// Takes one from a semaphore's count, or waits for it; first come, first served.
 90 fn semaphore_down = SemaphoreDown [] (semaphore: Cap<Semaphore, READ>, deadline_ns: Deadline) -> ()
-    | Timeout "nobody added to it until the deadline", PeerDead "its memory was revoked";
+    | Timeout "nobody added to it until the deadline: wait again",
+      PeerDead "its memory was revoked: make another";
 
 /// Runs a claimed core that is halted, with the one domain that the launch describes and nothing
 /// else; holds the segments until the core halts.
 96 fn pcore_run = PcoreRun [] (pcore: Held<Pcore, CONTROL>, launch: In<$crate::pcore::Launch>) -> ()
-    | Busy "it runs", BadHandle "a segment of the launch: an empty slot", WrongType "a segment of the launch is none",
-      NoRights "a segment's rights do not cover its protection or lack DMA",
-      BadArgument "a segment that is not contiguous memory, places that overlap, or a pcore that was not claimed",
-      TooDeep "a segment of the launch is a copy of a copy and so on, 16 times";
+    | Busy "it runs: halt it, and wait until it has",
+      BadHandle "a segment of the launch is an empty slot: name one that was not dropped",
+      WrongType "a segment of the launch is none: name segments only",
+      NoRights "a segment's rights do not cover its protection or lack DMA, or the pcore's lack those of the launch: \
+        ask for copies with more",
+      BadArgument "a segment that is not contiguous memory: make it CONTIGUOUS; places that overlap: move one; a pcore \
+        that was not claimed: claim it by `PcoreAlloc`",
+      TooDeep "a segment of the launch is a copy of a copy and so on, 16 times: name one nearer to the first";
 
 /// Tells a core's APIC id, NUMA node, and whether it runs; any domain may ask. On core 0 a claimed
 /// core runs from `PcoreRun` on until core 0 has heard that it halted. The number of cores is found
@@ -448,74 +480,81 @@ macro_rules! for_each_call {
 /// Claims a core of the free pool. When the last capability for the claim is dropped, the core is
 /// halted and free again.
 99 fn pcore_alloc = PcoreAlloc [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core) -> (claimed: New<Pcore>)
-    | Busy "it is claimed, or was and still halts", BadArgument "core 0", OtherCore "the pool is core 0's: ask its monitor";
+    | Busy "it is claimed, or was and still halts: take another, or try later",
+      BadArgument "core 0, which cannot be claimed: take another",
+      OtherCore "the pool is core 0's: ask its monitor";
 
 /// Ends the domain that runs on a core and halts it, with its memory kept for the next run. A
 /// core's own pcore halts it at once, a claim soon, see `PcoreWatch`. A halted core stays halted.
 100 fn pcore_halt = PcoreHalt [] (pcore: Cap<Pcore, CONTROL>) -> ()
-    | BadArgument "core 0's own, or a pcore that was not claimed";
+    | BadArgument "core 0's own: end the machine by `PowerOff`; a pcore that was not claimed: claim it by `PcoreAlloc`";
 
 /// Sets the notification that is sent when a claimed core runs, and when it has halted, by order or
 /// because its first domain ended. Replaces an earlier one.
 101 fn pcore_watch = PcoreWatch [] (pcore: Cap<Pcore, CONTROL>, target: Target) -> ()
-    | BadArgument "a pcore that was not claimed";
+    | BadArgument "a pcore that was not claimed: claim it by `PcoreAlloc`";
 
 /// Makes a claimed core that is halted a kernel core: from its next run on it polls this too and
 /// runs no program; tells the index in its device list. `kind`: `pcore::polled`. The segment also
 /// needs DMA. Offset, core and wake slot are for `WORD` only.
 102 fn pcore_add_device = PcoreAddDevice [] (pcore: Cap<Pcore, CONTROL>, kind: Choice, segment: Source<Segment, READ_WRITE>,
     offset: Value, core: Value, slot: Value) -> (index: Value)
-    | Busy "it runs, or its list is full",
-      BadArgument "not claimed, a segment that is not contiguous memory, or no such offset, core or wake slot",
-      NoRights "the segment lacks DMA";
+    | Busy "it runs: halt it, and wait until it has; its list is full: take another core",
+      BadArgument "not claimed: claim it by `PcoreAlloc`; a segment that is not contiguous memory: make it CONTIGUOUS; \
+        an odd offset or one past the end, or no such core or wake slot: name what is there",
+      NoRights "the segment lacks DMA: ask for a copy with it";
 
 /// Tells what a kernel core found at one of its devices: its kind, polls, and requests or changes
 /// found.
 103 fn pcore_device_stat = PcoreDeviceStat [Ring] (index: Value) -> (kind: Value, polls: Value, found: Value)
-    | NotFound "past the last, or the core is no kernel core";
+    | NotFound "past the last: stop there; the core is no kernel core: ask on one";
 
 /// Tells about the device of that index.
 104 fn device_list = DeviceList [] (index: Value, record: Out<$crate::start::DeviceRecord>) -> ()
-    | NotFound "past the last";
+    | NotFound "past the last: stop there";
 
 /// Claims a device for the caller alone, by `DeviceRecord::hwid`.
 105 fn device_alloc = DeviceAlloc [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, hwid: Value) -> (device: New<Device>)
-    | Busy "claimed, on whatever core", NotFound "no device has that id";
+    | Busy "claimed, on whatever core: ask its holder, or try later",
+      NotFound "no device has that id: look it up by `DeviceList`";
 
 /// Makes a segment over a register window (0..6), writable only with the device's WRITE right, and
 /// tells the window's offset in its first page.
 106 fn device_window = DeviceWindow [] (device: Held<Device, READ>, ram: Cap<Ram, WRITE>, window: Value)
     -> (segment: New<Segment>, offset: Value)
-    | NotFound "the device has no such window of memory", BadArgument "a window larger than a segment, or a device of ports";
+    | NotFound "the device has no such window of memory: look it up by `DeviceList`",
+      BadArgument "a window larger than a segment: use another of the device";
 
 /// Reads configuration space, 1, 2 or 4 bytes.
 107 fn device_conf_read = DeviceConfRead [] (device: Cap<Device, READ>, offset: Choice, width: Choice) -> (value: Value)
-    | NotFound "the device has none";
+    | NotFound "the device has none: use its windows or ports";
 
 /// Writes configuration space, 1, 2 or 4 bytes.
 108 fn device_conf_write = DeviceConfWrite []
     (device: Cap<Device, WRITE>, offset: Choice, width: Choice, value: Value) -> ()
-    | NotFound "the device has none",
-      NoRights "base addresses, interrupt and bridge registers and the extended space, from 256 on, are the kernel's";
+    | NotFound "the device has none: use its windows or ports",
+      NoRights "base addresses, interrupt and bridge registers and the extended space, from 256 on, are the kernel's: \
+        use `DeviceInterrupt` and `DeviceMaster`";
 
 /// Sends an interrupt of the device to a context of this core as a notification.
 109 fn device_interrupt = DeviceInterrupt [] (device: Cap<Device, CONTROL>, entry: Value, target: Target) -> ()
-    | NotFound "the device has no such interrupt", Busy "the core is out of vectors";
+    | NotFound "the device has no such interrupt: look up how many it has by `DeviceList`",
+      Busy "the core is out of vectors, or the device's are all aimed: aim one of those again, or drop a device";
 
 /// Enables the device as bus master (1), to read and write memory, or stops it (0) and masks its
 /// interrupts. Safe in itself: addresses reach a device through its registers only, and
 /// writing those is unsafe, or needs a DMA right, already.
 111 fn device_master = DeviceMaster [] (device: Cap<Device, CONTROL>, on: Switch) -> ()
-    | NotFound "a device of ports";
+    | NotFound "a device of ports: it never reads memory by itself, so leave the call out";
 
 /// Reads a port of a device that has ports, 1, 2 or 4 bytes.
 112 fn device_port_read = DevicePortRead [] (device: Cap<Device, READ>, offset: Choice, width: Choice) -> (value: Value)
-    | NotFound "the device has no ports";
+    | NotFound "the device has no ports: use its windows";
 
 /// Writes a port of a device that has ports, 1, 2 or 4 bytes.
 113 fn device_port_write = DevicePortWrite []
     (device: Cap<Device, WRITE>, offset: Choice, width: Choice, value: Value) -> ()
-    | NotFound "the device has no ports";
+    | NotFound "the device has no ports: use its windows";
 
 /// Tells how far a core is from the memory of another's node: the distance as the firmware gives it
 /// (10 = near), and their nodes.
@@ -538,34 +577,41 @@ macro_rules! for_each_call {
 /// word counts.
 208 fn share_alloc = ShareAlloc [] (parent: OptionalCap<Share, WRITE>, ram: OptionalCap<Ram, WRITE>, pages: Value, lock: Flags,
     name: Name) -> (share: NewShared<Share>, id: SharedId)
-    | BadArgument "too few pages, or too many", NoMemory "the Ram, or the pool", Busy "the core has 64 pools",
-      PeerDead "the pool's Ram was revoked";
+    | BadArgument "too few pages, or too many: take at least 8, and at most `layout::SEGMENT_PAGES_MAX`",
+      NoMemory "the Ram, or the pool, has no pages left: raise the account's limit, or make a larger pool",
+      Busy "the core has 64 pools: drop one",
+      PeerDead "the pool's Ram was revoked: drop the capability";
 
 /// Adds a shared object to a share (Corey share_addobj), with one reference more; without `share`
 /// to the caller's root share, as an object of this core that the share's Ram pays for. The object
 /// needs GRANT.
 209 fn share_add = ShareAdd [] (share: OptionalCap<Share, WRITE>, object: Named<Any>, rights: RightsWanted)
     -> (handle: NewShared<Any>)
-    | WrongType "the object is private", BadArgument "of another pool", Busy "known there already",
-      NoRights "the object lacks GRANT";
+    | WrongType "the object is private: use `CapCopy` or `DomainGrant`",
+      BadArgument "of another pool: name a share of its pool",
+      Busy "known there already: use its id",
+      NoRights "the object lacks GRANT: ask for a copy with it";
 
 /// Removes an object from a share (Corey share_delobj), with one reference less; the last destroys
 /// it. `CapDrop` removes a name in the root share (Corey self_drop).
 210 fn share_remove = ShareRemove [] (share: Cap<Share, WRITE>, id: SharedId) -> ()
-    | NotFound "it is not known there", PeerDead "the pool's Ram was revoked";
+    | NotFound "it is not known there: remove each once",
+      PeerDead "the pool's Ram was revoked: drop the capability";
 
 /// Tells how many objects are known in a share, how often its lock was taken, and how often
 /// somebody waited for it.
 211 fn share_stat = ShareStat [] (share: Cap<Share, READ>) -> (stat: Words<3>)
-    | PeerDead "the pool's Ram was revoked";
+    | PeerDead "the pool's Ram was revoked: drop the capability";
 
 /// Tells the id by which another core finds the pool of a share: for monitors to tell each other.
 212 fn share_pool = SharePool [] (pcore: Here<CONTROL>, share: Cap<Share, GRANT>) -> (pool: SharedId)
-    | PeerDead "the pool's Ram was revoked";
+    | PeerDead "the pool's Ram was revoked: drop the capability";
 
 /// Makes a name for the first share of another core's pool.
 213 fn share_import = ShareImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, pool: SharedId) -> (share: New<Share>)
-    | NotFound "there is no such pool (any more)", PeerDead "its Ram was revoked", Busy "the core has 64 pools";
+    | NotFound "there is no such pool (any more): ask its core's monitor again",
+      PeerDead "its Ram was revoked: ask for another pool",
+      Busy "the core has 64 pools: drop one";
 
 /// Makes a segment in a share's pool and adds it to the share; tells its object id. Its pages are
 /// zeroed and the pool's. With `flags` 0 they are demand-zero, on any core: a domain that touches
@@ -573,12 +619,13 @@ macro_rules! for_each_call {
 /// they are allocated now, in one run.
 214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: Pages, name: Name, flags: Flags)
     -> (segment: NewShared<Segment>, id: SharedId)
-    | NoMemory "the pool has no run of free pages that long, or none for a word per page";
+    | NoMemory "the pool has no run of free pages that long, or none for a word per page: ask for fewer pages, or make \
+        a larger pool";
 
 /// Tells the name that a shared object was given when it was made (Corey obj_get_name), and its
 /// references.
 215 fn object_name = ObjectName [] (object: Named<Any>) -> (name: Name, references: Value)
-    | WrongType "private objects have no names";
+    | WrongType "private objects have no names: name a shared one";
 
 /// Makes an address range that several cores can map, with the very same table pages; the pool pays
 /// for its tables and mappings; tells its object id and its pages. Add it to the root share
@@ -591,7 +638,8 @@ macro_rules! for_each_call {
 
 /// Tells three counters of a shared range, `layout::range_stat`.
 217 fn range_stat = RangeStat [] (range: Cap<AddressRange, READ>, what: Choice) -> (stat: Words<3>)
-    | WrongType "it is a core's own", PeerDead "the range's domain ended, or it was revoked";
+    | WrongType "it is a core's own: name a shared one",
+      PeerDead "the range's domain ended, or it was revoked: drop the capability";
 
 /// Makes a segment that shares all pages with another one of its pool until either is written;
 /// tells its object id. It may take several steps, of 512 pages each: those of a step are as the
@@ -602,8 +650,10 @@ macro_rules! for_each_call {
 /// of the pool at most maps each of both segments. The segment needs READ.
 218 fn share_copy = ShareCopy [] (share: Cap<Share, WRITE>, segment: Named<Segment>, name: Name) then (done)
     -> (copy: NewShared<Segment>, id: SharedId)
-    | Busy "a core's own range maps it, or several do", WrongType "no segment, or a private one",
-      BadArgument "of another pool, or made CONTIGUOUS", NoRights "the segment lacks READ";
+    | Busy "a core's own range maps it, or several do: unmap it in all but one of its pool",
+      WrongType "no segment, or a private one: name a shared segment, or use `SegmentCopy`",
+      BadArgument "of another pool: name a share of its pool; made CONTIGUOUS: use `SegmentCopy`",
+      NoRights "the segment lacks READ: ask for a copy with it";
 
     } };
 }
