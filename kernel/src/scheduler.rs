@@ -24,6 +24,7 @@ use crate::objects::{Context, List, Ptr, Schedule, upcall};
 use crate::state::Kernel;
 use crate::steps::{QUEUE_WORK, WAKES};
 use crate::trace::Event;
+use abi::call::kinds::Number;
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
@@ -36,7 +37,7 @@ pub const PRIORITIES: usize = 8;
 const LEVELS: usize = Schedule::level_of(PRIORITIES);
 
 /// Steps of a throttled core's turn: in some of them, the first, it runs programs.
-pub const THROTTLE_STEPS: u64 = 8;
+pub const THROTTLE_STEPS: u64 = *Number::Eighths.limits().end();
 
 intrusive_adapter!(ByTimeout = UnsafeRef<Context>: Context { timeout => intrusive_collections::RBTreeLink });
 impl<'a> KeyAdapter<'a> for ByTimeout {

@@ -3,8 +3,9 @@
 //! kind, `lib/sys` encodes it, and the fuzzer draws it, each by a trait of its own.
 
 use super::{Errors, Word};
-use crate::{Error, ObjectType, Rights};
+use crate::{Error, ObjectType, Rights, layout};
 use core::marker::PhantomData;
+use core::ops::RangeInclusive;
 
 /// No right is needed.
 pub const NO_RIGHT: u32 = 0;
@@ -229,8 +230,11 @@ impl<const NUMBER: u8> Kind for Numeric<NUMBER> {
     const ERRORS: Errors = Number::ALL[NUMBER as usize].errors();
 }
 
+// Flags of one bit are a range, since that bit is the lowest.
+const _: () = assert!(layout::domain::WRITE_EXECUTE == 1 && layout::segment::CONTIGUOUS == 1);
+
 macro_rules! numbers {
-    ($( $(#[$doc:meta])* $name:ident: $($error:ident)*; )*) => {
+    ($( $(#[$doc:meta])* $name:ident: $($error:ident)* $([$limits:expr])?; )*) => {
         /// What a word that is no handle says.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
@@ -243,6 +247,11 @@ macro_rules! numbers {
             /// What a call refuses it with.
             pub const fn errors(self) -> Errors {
                 match self { $( Number::$name => Errors::NONE$(.with(Error::$error))*, )* }
+            }
+
+            /// Outside these the kernel's decoding of the kind refuses it, with `BadArgument`.
+            pub const fn limits(self) -> RangeInclusive<u64> {
+                match self { $( Number::$name => { $( return $limits; )? #[allow(unreachable_code)] { 0..=u64::MAX } } )* }
             }
         }
 
@@ -261,30 +270,46 @@ numbers! {
     Badge: ;
     /// Bits or a mode of `layout`.
     Flags: BadArgument;
+    /// `layout::domain::WRITE_EXECUTE`, or 0.
+    WriteExecute: BadArgument [0..=layout::domain::WRITE_EXECUTE];
+    /// `layout::segment::CONTIGUOUS`, or 0.
+    Contiguous: BadArgument [0..=layout::segment::CONTIGUOUS];
+    /// A status that a machine can end with, 0..=255.
+    ExitStatus: BadArgument [0..=255];
+    /// What a semaphore can count to, 0..=2^31.
+    SemaphoreCount: BadArgument [0..=1 << 31];
+    /// Eighths of a core's time, 1..=8.
+    Eighths: BadArgument [1..=8];
+    /// A wake slot, 1..`layout::WAKE_SLOTS`.
+    WakeSlot: BadArgument [1..=layout::WAKE_SLOTS - 1];
     /// A set of rights.
     RightsMask: BadArgument NoRights;
     /// A priority 0..=7, 7 first, at most the highest that the caller may give.
     Priority: BadArgument NoRights;
     /// An address in the user window, where memory is mapped a multiple of 4,096.
     Address: BadArgument;
+    /// An address below `layout::USER_END`.
+    UserAddress: BadArgument [0..=layout::USER_END - 1];
     /// An address, a multiple of the size of the range that is nested there.
     NestAddress: BadArgument;
     /// Where code of a new context begins, in the user window.
-    Instruction: BadArgument;
+    Instruction: BadArgument [0..=layout::USER_END - 1];
     /// What that code is given.
     EntryArgument: ;
     /// A physical address, a multiple of 4,096.
     Physical: BadArgument;
-    /// Pages, at least 1; of a segment at most `layout::SEGMENT_PAGES_MAX`.
+    /// Pages, at least 1, and no more than there are where they are.
     Pages: BadArgument;
-    /// Pages, or 0.
-    PagesOrNone: BadArgument;
+    /// Pages of a segment, 1..=`layout::SEGMENT_PAGES_MAX`.
+    SegmentPages: BadArgument [1..=layout::SEGMENT_PAGES_MAX];
+    /// Pages of a segment, or 0.
+    PagesOrNone: BadArgument [0..=layout::SEGMENT_PAGES_MAX];
     /// Pages of a range, rounded up to 512, 512² or 512³ (2 MiB, 1 GiB, 512 GiB).
     RangePages: BadArgument;
     /// A page of a segment, from 0.
     FirstPage: BadArgument;
     /// Microseconds of a slice, 100..=1,000,000.
-    Slice: BadArgument;
+    Slice: BadArgument [100..=1_000_000];
     /// Microseconds of a period or a place in it, up to 60,000,000.
     Period: BadArgument;
     /// Nanoseconds of a watch: 0, or at least `layout::context::WATCH_LIMIT_MIN_NS`.

@@ -30,7 +30,7 @@ macro_rules! for_each_call {
     | BadArgument "not the console's ports, or not core 0: have core 0's console server write";
 
 /// Ends the machine with a status of 0..=255.
-3 fn power_off = PowerOff [] (pcore: Here<POWER>, status: Choice) -> (never: Never);
+3 fn power_off = PowerOff [] (pcore: Here<POWER>, status: ExitStatus) -> (never: Never);
 
 /// Reads one of this core's counters, `layout::counter`.
 4 fn counter_read = CounterRead [Ring] (index: Choice) -> (value: Value);
@@ -111,7 +111,7 @@ macro_rules! for_each_call {
 /// before it is complete. What a call that was given up has made is freed by the context's next
 /// call of this kind, or its end. COMMON, with EAGER only: `DomainFork` gives a child a segment of
 /// its own with the same pages, for both to write.
-24 fn segment_alloc = SegmentAlloc [Ring] (ram: Cap<Ram, WRITE>, pages: Pages, flags: Flags) then (done)
+24 fn segment_alloc = SegmentAlloc [Ring] (ram: Cap<Ram, WRITE>, pages: SegmentPages, flags: Flags) then (done)
     -> (segment: New<Segment>, address: Value);
 
 /// Copies a segment, by a mode of `layout::copy`. Copy-on-write shares pages until one side writes,
@@ -147,7 +147,7 @@ macro_rules! for_each_call {
 /// Makes a segment over memory that belongs to another core or to a device; it owns no page.
 /// `flags`: `layout::segment::UNCACHED`.
 28 fn segment_import = SegmentImport []
-    (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, address: Physical, pages: Pages, flags: Flags) -> (segment: New<Segment>);
+    (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, address: Physical, pages: SegmentPages, flags: Flags) -> (segment: New<Segment>);
 
 /// Maps part of a segment in a range. The segment's rights must cover the protection
 /// (`layout::protection`).
@@ -200,7 +200,7 @@ macro_rules! for_each_call {
 /// Makes an empty range that can be nested, and tells its pages: as many as one entry of the next
 /// larger kind of range covers. Addresses in it begin at 0. `flags`:
 /// `layout::domain::WRITE_EXECUTE`.
-36 fn range_alloc = RangeAlloc [] (ram: Cap<Ram, WRITE>, pages: RangePages, flags: Flags)
+36 fn range_alloc = RangeAlloc [] (ram: Cap<Ram, WRITE>, pages: RangePages, flags: WriteExecute)
     -> (range: New<AddressRange>, pages: Value);
 
 /// Nests a range, whole, in another one. All that is or will be mapped in it can be accessed there,
@@ -228,7 +228,7 @@ macro_rules! for_each_call {
 
 /// Retypes a page as a table: makes an empty range as by `RangeAlloc`, whose uppermost table is the
 /// page of a contiguous segment, which is destroyed; tells its pages. The segment's Ram pays.
-39 fn range_retype = RangeRetype [] (segment: Held<Segment, CONTROL>, pages: RangePages, flags: Flags)
+39 fn range_retype = RangeRetype [] (segment: Held<Segment, CONTROL>, pages: RangePages, flags: WriteExecute)
     -> (range: New<AddressRange>, pages: Value)
     | Busy "the page is mapped, or something else names the segment: unmap it, drop the copies",
       BadArgument "not contiguous, or not one page: make one CONTIGUOUS page";
@@ -306,7 +306,7 @@ macro_rules! for_each_call {
 /// If the context is of the caller's own domain, instruction and stack pointer must be those of
 /// code meant to run beside the caller's.
 58 fn context_start = ContextStart [Unsafe]
-    (context: Cap<ExecutionContext, CONTROL>, instruction: Instruction, stack: Address, arguments: EntryArguments) -> ()
+    (context: Cap<ExecutionContext, CONTROL>, instruction: Instruction, stack: UserAddress, arguments: EntryArguments) -> ()
     | Busy "it was started before: make another",
       PeerDead "it has ended: make another";
 
@@ -324,7 +324,7 @@ macro_rules! for_each_call {
 ///
 /// # Safety
 /// No code of the caller may use that segment with another base.
-60 fn context_base = ContextBase [Unsafe] (which: Choice, address: Address) -> ();
+60 fn context_base = ContextBase [Unsafe] (which: Choice, address: UserAddress) -> ();
 
 /// Loads all registers from the control page's `program` and goes on there (return from an
 /// upcall). Clears `in_proxy` itself: done by the proxy before the call, a notification in between
@@ -375,7 +375,7 @@ macro_rules! for_each_call {
 
 /// Slows this core down: programs run in so many of each 8 milliseconds (1..=8; 8: always), the
 /// first of them. The kernel itself, its interrupts and wake-ups are not held up.
-68 fn pcore_throttle = PcoreThrottle [] (pcore: Here<CONTROL>, eighths: Choice) -> ();
+68 fn pcore_throttle = PcoreThrottle [] (pcore: Here<CONTROL>, eighths: Eighths) -> ();
 
 /// Makes time a member of a gang: it runs in `[n * period + phase, + slice)` of the clock only,
 /// whole n. All cores have one clock (nanoseconds since boot), so members with the same three
@@ -408,7 +408,7 @@ macro_rules! for_each_call {
       PeerDead "the context has ended: make another";
 
 /// Makes a capability to notify a context of another core, or to add to a semaphore there.
-75 fn wake_slot_import = WakeSlotImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core, slot: Choice)
+75 fn wake_slot_import = WakeSlotImport [] (pcore: Here<CONTROL>, ram: Cap<Ram, WRITE>, core: Core, slot: WakeSlot)
     -> (remote: New<RemoteContext>);
 
 /// Frees one wake slot of a local context.
@@ -444,7 +444,7 @@ macro_rules! for_each_call {
     | BadArgument "a rendezvous portal: make another for the other callee";
 
 /// Makes a semaphore with a count up to 2^31.
-88 fn semaphore_alloc = SemaphoreAlloc [] (ram: Cap<Ram, WRITE>, count: Choice) -> (semaphore: New<Semaphore>);
+88 fn semaphore_alloc = SemaphoreAlloc [] (ram: Cap<Ram, WRITE>, count: SemaphoreCount) -> (semaphore: New<Semaphore>);
 
 /// Adds to a semaphore's count, at least 1. A semaphore needs WRITE, a RemoteContext of its wake
 /// slot NOTIFY. Another core gets the count soon, by its mailbox, and loses what overflows there.
@@ -617,7 +617,7 @@ macro_rules! for_each_call {
 /// zeroed and the pool's. With `flags` 0 they are demand-zero, on any core: a domain that touches
 /// one when the pool is full ends with `DeathCause::NoMemory`. With `layout::segment::CONTIGUOUS`
 /// they are allocated now, in one run.
-214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: Pages, name: Name, flags: Flags)
+214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: SegmentPages, name: Name, flags: Contiguous)
     -> (segment: NewShared<Segment>, id: SharedId)
     | NoMemory "the pool has no run of free pages that long, or none for a word per page: ask for fewer pages, or make \
         a larger pool";
@@ -633,7 +633,7 @@ macro_rules! for_each_call {
 /// no ranges. Map, unmap, protect and faults take its lock, a kind of `layout::lock`. `RangeUnmap`
 /// and `RangeProtect` return when no core can access any more what was unmapped or protected.
 /// `flags`: `layout::domain::WRITE_EXECUTE`.
-216 fn share_range = ShareRange [] (share: Cap<Share, WRITE>, pages: RangePages, lock: Flags, name: Name, flags: Flags)
+216 fn share_range = ShareRange [] (share: Cap<Share, WRITE>, pages: RangePages, lock: Flags, name: Name, flags: WriteExecute)
     -> (range: NewShared<AddressRange>, id: SharedId, pages: Value);
 
 /// Tells three counters of a shared range, `layout::range_stat`.

@@ -4,7 +4,7 @@
 //! A kind that the call itself has to decode, since more than one type will do or the object may
 //! lie in a shared share, is passed on as the argument's number.
 
-use super::Request;
+use super::{Request, pcore};
 use crate::objects::group::Turns as TurnsOf;
 use crate::objects::notification::Notification;
 use crate::objects::slot::Source as Derived;
@@ -103,7 +103,12 @@ decode! {
     };
     {T: Sized;} In<T>: u64, |_, request, at| Ok(request.words()[next(at)]);
     {T: Sized;} Out<T>: u64, |_, request, at| Ok(request.words()[next(at)]);
-    {; NUMBER: u8} Numeric<NUMBER>: u64, |_, request, at| Ok(request.words()[next(at)]);
+    {; NUMBER: u8} Numeric<NUMBER>: u64, |kernel, request, at| {
+        let (kind, word) = (Number::ALL[NUMBER as usize], request.words()[next(at)]);
+        // How many cores there are the machine says.
+        let fits = if kind == Number::Core { word < pcore::count(kernel) as u64 } else { kind.limits().contains(&word) };
+        if fits { Ok(word) } else { Err(Error::BadArgument) }
+    };
 }
 
 macro_rules! record {

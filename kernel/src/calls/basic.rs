@@ -48,8 +48,7 @@ pub(super) fn console_write(kernel: &mut Kernel, request: &Request, call: Consol
 }
 
 pub(super) fn power_off(_: &Kernel, _: &Request, call: PowerOff) -> Answer {
-    let status = u8::try_from(call.status).map_err(|_| Error::BadArgument)?;
-    power::power_off(status)
+    power::power_off(call.status as u8)
 }
 
 pub(super) fn counter_read(kernel: &Kernel, _: &Request, call: CounterRead) -> Answer {

@@ -11,11 +11,11 @@ use crate::objects::{Context, Ptr, Schedule, upcall};
 use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
 use crate::steps::Budget;
+use abi::call::kinds::Number;
 use abi::layout::context as flags;
 use abi::layout::upcall as upcalls;
 use abi::{Error, Handle, Rights};
 
-const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
 /// Longest time from one window of a gang to the next.
 const PERIOD_MAX_US: u64 = 60_000_000;
 
@@ -58,9 +58,6 @@ fn decode_priority(word: u64, giver: Ptr<Context>) -> Result<usize, Error> {
 pub(super) fn context_schedule(kernel: &mut Kernel, request: &Request, call: ContextSchedule) -> Answer {
     let ContextSchedule { ram, context, priority, slice_us } = call;
     let priority = decode_priority(priority, request.caller)?;
-    if !SLICE_US.contains(&slice_us) {
-        return Err(Error::BadArgument);
-    }
     if context.schedule.get().is_some() {
         return Err(Error::Busy);
     }
@@ -85,7 +82,7 @@ pub(super) fn schedule_stat(kernel: &mut Kernel, _: &Request, ScheduleStat { sch
 
 pub(super) fn schedule_set(kernel: &mut Kernel, _: &Request, call: ScheduleSet) -> Answer {
     let ScheduleSet { schedule, slice_us, period_us } = call;
-    if !SLICE_US.contains(&slice_us) || period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
+    if period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
         return Err(Error::BadArgument);
     }
     if schedule.window.get().is_some() && period_us != 0 {
@@ -112,7 +109,10 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, _: &Request, call: ScheduleGang
 }
 
 fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<GangWindow, Error> {
-    if !SLICE_US.contains(&slice_us) || !(slice_us..=PERIOD_MAX_US).contains(&period_us) || phase_us >= period_us {
+    if !Number::Slice.limits().contains(&slice_us)
+        || !(slice_us..=PERIOD_MAX_US).contains(&period_us)
+        || phase_us >= period_us
+    {
         return Err(Error::BadArgument);
     }
     Ok(GangWindow { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
@@ -120,8 +120,6 @@ fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<GangWindow
 
 pub(super) fn context_start(kernel: &mut Kernel, _: &Request, call: ContextStart) -> Answer {
     let ContextStart { context, instruction, stack, arguments } = call;
-    check_address(instruction)?;
-    check_address(stack)?;
     match context.state() {
         State::New => kernel.start(context, instruction, stack, arguments),
         State::Dead => return Err(Error::PeerDead),
@@ -166,7 +164,6 @@ fn set_proxy(kernel: &mut Kernel, context: Ptr<Context>, proxy: Option<Proxy>, o
 }
 
 pub(super) fn context_base(_: &Kernel, request: &Request, ContextBase { which, address }: ContextBase) -> Answer {
-    check_address(address)?;
     let change: fn(&mut Bases, u64) = match which {
         0 => |bases, address| bases.fs = address,
         1 => |bases, address| bases.gs = address,

@@ -1,6 +1,5 @@
 //! Notifications and wake slots.
 
-use super::pcore::decode_core;
 use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::context::State;
@@ -8,7 +7,6 @@ use crate::objects::notification::Notification;
 use crate::objects::portal::PortalKind;
 use crate::objects::{Context, Portal, Remote, Semaphore};
 use crate::state::Kernel;
-use abi::layout::WAKE_SLOTS;
 use abi::{Error, Rights};
 
 pub(super) fn notify(kernel: &mut Kernel, request: &Request, call: Notify) -> Answer {
@@ -44,12 +42,8 @@ pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: &Request, call: Wake
 }
 
 pub(super) fn wake_slot_import(kernel: &mut Kernel, request: &Request, call: WakeSlotImport) -> Answer {
-    let core = decode_core(kernel, call.core)?;
-    if !(1..WAKE_SLOTS).contains(&call.slot) {
-        return Err(Error::BadArgument);
-    }
     let slot = request.slot(kernel)?;
-    let remote = kernel.create(call.ram, |header| Remote::new(header, core, call.slot as usize))?;
+    let remote = kernel.create(call.ram, |header| Remote::new(header, call.core as usize, call.slot as usize))?;
     one(request.place(slot, remote.any(), Rights::ALL))
 }
 

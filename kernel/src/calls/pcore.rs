@@ -10,24 +10,22 @@ use crate::objects::mapping::{PageRun, allowed_by};
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;
 use crate::objects::{Ptr, Range, Segment, user_memory};
-use crate::scheduler::THROTTLE_STEPS;
 use crate::state::Kernel;
 use abi::layout::{CONTROL_PAGE, WAKE_SLOTS, protection};
 use abi::pcore::{Launch, LaunchSegment, SEGMENTS_MAX, polled};
 use abi::{Error, Handle, PAGE_BYTES, Rights};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// A core of the machine.
-pub(super) fn decode_core(kernel: &Kernel, core: u64) -> Result<usize, Error> {
-    let cores = kernel.info.map_or(1, |info| info.cores.len());
-    usize::try_from(core).ok().filter(|core| *core < cores).ok_or(Error::BadArgument)
+/// Cores of the machine.
+pub(super) fn count(kernel: &Kernel) -> usize {
+    kernel.info.map_or(1, |info| info.cores.len())
 }
 
 pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAlloc) -> Answer {
-    let core = decode_core(kernel, call.core)?;
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
+    let core = call.core as usize;
     if core == 0 {
         return Err(Error::BadArgument);
     }
@@ -128,12 +126,11 @@ pub(super) fn pcore_add_device(kernel: &mut Kernel, _: &Request, call: PcoreAddD
     let polled = match kind {
         polled::RING => Polled::Ring { base, pages },
         polled::WORD => {
-            let fits = offset.is_multiple_of(2) && offset < pages * PAGE_BYTES && (1..WAKE_SLOTS).contains(&slot);
-            let core = decode_core(kernel, core)?;
-            if !fits {
+            let fits = offset.is_multiple_of(2) && offset < pages * PAGE_BYTES;
+            if !fits || core >= count(kernel) as u64 || !(1..WAKE_SLOTS).contains(&slot) {
                 return Err(Error::BadArgument);
             }
-            Polled::Word { at: base + offset, core, slot: slot as usize }
+            Polled::Word { at: base + offset, core: core as usize, slot: slot as usize }
         }
         _ => return Err(Error::BadArgument),
     };
@@ -146,39 +143,35 @@ pub(super) fn pcore_device_stat(kernel: &Kernel, _: &Request, call: PcoreDeviceS
 }
 
 pub(super) fn pcore_throttle(kernel: &mut Kernel, _: &Request, call: PcoreThrottle) -> Answer {
-    if !(1..=THROTTLE_STEPS).contains(&call.eighths) {
-        return Err(Error::BadArgument);
-    }
     kernel.scheduler.throttle(call.eighths);
     NOTHING
 }
 
 pub(super) fn pcore_stat(kernel: &Kernel, _: &Request, call: PcoreStat) -> Answer {
-    let core = decode_core(kernel, call.core)?;
+    let core = call.core as usize;
     let entry = kernel.info.and_then(|info| info.cores.get(core)).ok_or(Error::BadArgument)?;
     let running = u64::from(kernel.core_runs(core));
     Ok(Outcome::Done([u64::from(entry.apic_id), u64::from(entry.node), running]))
 }
 
 pub(super) fn pcore_current(kernel: &Kernel, _: &Request, _: PcoreCurrent) -> Answer {
-    let count = kernel.info.map_or(1, |info| info.cores.len());
+    let count = count(kernel);
     let running = (0..count).filter(|&core| kernel.core_runs(core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
 }
 
 pub(super) fn pcore_use(kernel: &Kernel, _: &Request, call: PcoreUse) -> Answer {
-    let core = decode_core(kernel, call.core)?;
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
+    let core = call.core as usize;
     let (what, claimant) = kernel.core_use(core);
     Ok(Outcome::Done([hardware::used_ns(core, hardware::now_ns()), what, claimant]))
 }
 
 pub(super) fn locality_get(kernel: &Kernel, _: &Request, call: LocalityGet) -> Answer {
-    let (from, to) = (decode_core(kernel, call.from)?, decode_core(kernel, call.to)?);
     let info = kernel.info.ok_or(Error::BadArgument)?;
-    let nodes = [info.cores[from].node, info.cores[to].node];
+    let nodes = [call.from, call.to].map(|core| info.cores[core as usize].node);
     let distances: &Distances = &machine().facts.distances;
     Ok(Outcome::Done([distances.between(nodes[0], nodes[1]).into(), nodes[0].into(), nodes[1].into()]))
 }

@@ -7,7 +7,7 @@ use crate::objects::mapping::{PAGE, allowed_by};
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
 use crate::steps::Budget;
-use abi::layout::{domain as flags, protection, range_stat};
+use abi::layout::{protection, range_stat};
 use abi::{Error, Handle, Rights};
 
 fn check_alive(range: Ptr<Range>) -> Result<(), Error> {
@@ -28,24 +28,17 @@ fn decode_rights(rights: Rights, wanted: u64) -> Result<u64, Error> {
     if allowed & wanted == wanted { Ok(allowed) } else { Err(Error::NoRights) }
 }
 
-/// Whether code may be writable.
-pub(super) fn decode_options(options: u64) -> Result<bool, Error> {
-    if options & !flags::WRITE_EXECUTE == 0 { Ok(options != 0) } else { Err(Error::BadArgument) }
-}
-
 pub(super) fn range_alloc(kernel: &mut Kernel, request: &Request, call: RangeAlloc) -> Answer {
-    let write_execute = decode_options(call.flags)?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_nested(kernel, call.ram, call.pages, write_execute)?;
+    let range = Ptr::<Range>::create_nested(kernel, call.ram, call.pages, call.flags != 0)?;
     Ok(Outcome::Done([request.place(slot, range.any(), Rights::ALL), range.pages(), 0]))
 }
 
 pub(super) fn range_retype(kernel: &mut Kernel, request: &Request, call: RangeRetype) -> Answer {
-    let write_execute = decode_options(call.flags)?;
     let (segment, (from, _)) = call.segment;
     segment.check_lone()?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_from(kernel, segment, call.pages, write_execute)?;
+    let range = Ptr::<Range>::create_from(kernel, segment, call.pages, call.flags != 0)?;
     let placed = request.place(slot, range.any(), Rights::ALL);
     request.caller.domain().remove(kernel, Handle(from.index.into()))?;
     Ok(Outcome::Done([placed, range.pages(), 0]))

@@ -9,19 +9,14 @@ use crate::objects::share::Capability;
 use crate::objects::{Made, Ptr, Ram, Segment};
 use crate::state::Kernel;
 use crate::steps::{Budget, UNITS};
-use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
+use abi::layout::{copy as modes, segment as flags};
 use abi::{Error, Rights};
 
 /// What is discarded in one step, as frees of single pages are counted.
 const DISCARD_PAGES: u64 = UNITS as u64;
 
-pub(super) fn check_pages(pages: u64) -> Result<(), Error> {
-    if (1..=SEGMENT_PAGES_MAX).contains(&pages) { Ok(()) } else { Err(Error::BadArgument) }
-}
-
 pub(super) fn segment_alloc(kernel: &mut Kernel, request: &Request, call: SegmentAlloc) -> Answer {
     let SegmentAlloc { ram, pages, flags: options, .. } = call;
-    check_pages(pages)?;
     let is_common = options & flags::COMMON != 0;
     let options = options & !flags::COMMON;
     if options & !(flags::CONTIGUOUS | flags::EAGER) != 0 || is_common && options != flags::EAGER {
@@ -144,11 +139,10 @@ pub(super) fn segment_stat(kernel: &mut Kernel, request: &Request, call: Segment
 
 pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: SegmentSetPages) -> Answer {
     let SegmentSetPages { segment, pages, first, freed } = call;
-    if segment.kind() != Kind::Anonymous || segment.is_common() {
+    if segment.kind() != Kind::Anonymous || segment.is_common() || pages == 0 && freed == 0 {
         return Err(Error::BadArgument);
     }
-    if pages > 0 || freed == 0 {
-        check_pages(pages)?;
+    if pages > 0 {
         // One that becomes shorter does so from its end, a step at a time.
         let is_empty = segment.present() == 0;
         let reached = if is_empty { pages } else { pages.max(segment.pages().saturating_sub(DISCARD_PAGES)) };
@@ -163,7 +157,6 @@ pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: Se
 
 pub(super) fn segment_import(kernel: &mut Kernel, request: &Request, call: SegmentImport) -> Answer {
     let SegmentImport { ram, address: base, pages, flags: options, .. } = call;
-    check_pages(pages)?;
     let range = decode_run(base, pages)?;
     if options & !flags::UNCACHED != 0 {
         return Err(Error::BadArgument);

@@ -10,9 +10,6 @@ use abi::{Error, Rights};
 
 pub(super) fn semaphore_alloc(kernel: &mut Kernel, request: &Request, call: SemaphoreAlloc) -> Answer {
     let SemaphoreAlloc { ram, count } = call;
-    if count > COUNT_MAX {
-        return Err(Error::BadArgument);
-    }
     let slot = request.slot(kernel)?;
     let semaphore = kernel.create(ram, |header| Semaphore::new(header, count))?;
     one(request.place(slot, semaphore.any(), Rights::ALL))

@@ -1,9 +1,8 @@
 //! Shared shares, and what they name.
 
 use super::capability::downgraded;
-use super::range::decode_options;
 use super::records::*;
-use super::segment::{check_pages, make};
+use super::segment::make;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
@@ -13,7 +12,6 @@ use crate::shared::{Found, New, ObjectKind, SharedObject, SharedShare, shared};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::lock as lock_numbers;
-use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 use lock::Kind;
 
@@ -120,10 +118,6 @@ pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareS
     if share.is_stuck() {
         return Ok(Outcome::Retry);
     }
-    check_pages(pages)?;
-    if options & !CONTIGUOUS != 0 {
-        return Err(Error::BadArgument);
-    }
     let new = New::Segment { pages, contiguous: options != 0 };
     made(request, share.make(kernel, new, Kind::Spin, name)?, 0)
 }
@@ -175,7 +169,7 @@ pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRan
     if share.is_stuck() {
         return Ok(Outcome::Retry);
     }
-    let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
+    let (lock, write_execute) = (decode_lock(lock)?, options != 0);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
     let id = share.make(kernel, New::Range { level, write_execute }, lock, name)?;
     made(request, id, VaRange::of_level(level).pages())

@@ -4,11 +4,12 @@ use super::context::{Context, State};
 use super::{Header, List, Object, Ptr};
 use crate::state::Kernel;
 use crate::steps::{Budget, CALLER_UNITS};
+use abi::call::kinds::Number;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
 /// Largest count.
-pub const COUNT_MAX: u64 = 1 << 31;
+pub const COUNT_MAX: u64 = *Number::SemaphoreCount.limits().end();
 
 /// A counting semaphore. Invariant: the count is 0 while anybody waits.
 #[repr(C)]

@@ -9,7 +9,7 @@ use crate::hardware;
 use crate::memory::PhysAddr;
 use crate::objects::share::Capability;
 use abi::call::Word;
-use abi::call::kinds::Place;
+use abi::call::kinds::{Number, Place};
 use abi::{Call, Error, Handle, ObjectType, Rights, layout};
 
 const HWID: u32 = 8;
@@ -115,6 +115,33 @@ fn every_capability_is_checked_as_the_row_says() {
     }
     // Some may be of any type, or need no right.
     assert!(refused[0] > 100 && refused[1] > 95 && refused[2] > 85, "{refused:?}");
+    hardware::free_device(0);
+}
+
+/// Every argument whose kind has limits: one less and one more are refused, by the kind alone.
+#[test]
+fn every_number_is_kept_within_its_limits() {
+    let mut world = World::new(2000);
+    let (actor, objects) = holder(&mut world);
+    let mut refused = 0;
+    for (call, name) in Call::ALL {
+        for (index, word) in call.words().enumerate() {
+            let Word::Number(number) = word else { continue };
+            let limits = if number == Number::Core { 0..=MACHINE.cores.len() as u64 - 1 } else { number.limits() };
+            let beyond = [limits.start().checked_sub(1), limits.end().checked_add(1), limits.end().checked_mul(2)];
+            for word in beyond.into_iter().flatten() {
+                let mut words = objects.words(*call);
+                words[index] = word;
+                assert_eq!(
+                    world.run(actor, *call, &words),
+                    Err(Error::BadArgument),
+                    "{name}, argument {index}, {word}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 40, "{refused}");
     hardware::free_device(0);
 }
 

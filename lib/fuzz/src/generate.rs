@@ -156,7 +156,7 @@ fn handle(random: &mut Random, around: &mut impl Surroundings, types: &[ObjectTy
 
 fn plausible_number(random: &mut Random, around: &mut impl Surroundings, number: Number) -> u64 {
     match number {
-        Number::Address | Number::Physical => {
+        Number::Address | Number::UserAddress | Number::Physical => {
             let pages = random.one(&[8, 64]);
             random.one(&[0, layout::HEAP, layout::HEAP]) + random.below(pages) * PAGE
         }
@@ -164,7 +164,7 @@ fn plausible_number(random: &mut Random, around: &mut impl Surroundings, number:
         Number::NestAddress => random.one(&[0, layout::HEAP]) + (random.below(3) << random.one(&[21, 30, 39])),
         Number::Instruction => around.entry(random)[0],
         Number::EntryArgument => around.entry(random)[1],
-        Number::Pages | Number::Length => {
+        Number::Pages | Number::SegmentPages | Number::Length => {
             let most = random.one(&[2, 24]);
             1 + random.below(most) + if random.once_in(9) { 600 } else { 0 }
         }
@@ -177,9 +177,10 @@ fn plausible_number(random: &mut Random, around: &mut impl Surroundings, number:
         Number::Deadline => around.now_ns() + random.below(SOON_NS),
         Number::SharedId => around.id(random),
         Number::Pointer => around.pointer(random),
-        Number::Flags => random.below(4),
+        Number::Flags | Number::WriteExecute | Number::Contiguous => random.below(4),
         Number::RightsMask => random.one(&[511, 1023, 255, 1, 256, 35, 63]),
         Number::Value | Number::Choice | Number::Core | Number::Badge | Number::Priority => random.below(8),
+        Number::ExitStatus | Number::SemaphoreCount | Number::Eighths | Number::WakeSlot => random.below(8),
     }
 }
 
