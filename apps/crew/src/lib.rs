@@ -1,4 +1,4 @@
-//! A program of several cores, for the scenarios `programs/*`.
+//! A program of several cores, for the scenarios `multicore-program/*`.
 //!
 //! `crew`: its first dispatcher shows a range of their pool and has the next one join, which shows
 //! it at the same address, puts itself into a list there and passes the word on to its next, until

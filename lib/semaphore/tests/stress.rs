@@ -1,6 +1,6 @@
 //! Downs and ups of two threads, as fast as they go: none is lost, and none comes twice. As many
 //! downs as `PELAGO_STRESS_DOWNS` says; the nightly run makes 10^8 (`./pelago test
-//! stress/semaphore`).
+//! host-stress/semaphore`).
 #![forbid(unsafe_code)]
 
 use abi::Error;

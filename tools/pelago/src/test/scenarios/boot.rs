@@ -43,11 +43,11 @@ pub fn scenarios() -> Vec<Scenario> {
                 all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
             };
             add("boot", boot);
-            add("ping", ping);
+            add("boot/ping", ping);
         }
     }
     for machine in MachineType::ALL {
-        let name = format!("revoke/{}/1", machine.name());
+        let name = format!("boot/revoke/{}/1", machine.name());
         all.push(Scenario::shared(0, name, move |bench| revoke(bench, machine)));
         let name = format!("boot/one-image/{}/{ONE_IMAGE_CPUS}", machine.name());
         all.push(Scenario::shared(0, name, move |bench| one_image(bench, machine)));

@@ -16,7 +16,7 @@ const ROUNDS: usize = 20;
 const BRIEF: [&str; 2] = ["open-connections/hang/q35/1", "recovery/hang/q35/2"];
 
 /// Of those that run by night only, these are short enough to be run in each round.
-const NIGHTLY: [&str; 3] = ["open-connections/400/q35/2", "recovery/keep-alive/user/2", "recovery/keep-alive/tap/2"];
+const NIGHTLY: [&str; 3] = ["open-connections/400/q35/2", "keep-alive/user/2", "keep-alive/tap/2"];
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![

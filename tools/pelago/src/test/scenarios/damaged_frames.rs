@@ -47,7 +47,9 @@ pub fn scenarios() -> Vec<Scenario> {
     let matrix = MachineType::ALL.into_iter().flat_map(|machine| [1, 2].map(|cpus| (machine, cpus)));
     matrix
         .map(|(machine, cpus)| {
-            Scenario::shared(4, format!("frames/{}/{cpus}", machine.name()), move |bench| check(bench, machine, cpus))
+            Scenario::shared(4, format!("damaged-frames/{}/{cpus}", machine.name()), move |bench| {
+                check(bench, machine, cpus)
+            })
         })
         .collect()
 }

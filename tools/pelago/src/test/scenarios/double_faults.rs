@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Whose death is mended: the last's by monitor 0, the others' by it.
 const COMPONENTS: [&str; 6] = ["virtio-net", "ip", "names", "memory", "console", "supervisor"];
 /// And that of the driver's core, at four cores, watched by its kernel and monitor 0. With those of
-/// IP's core and TCP's the machine ends (`recovery/monitor/3`, CAVEATS.md).
+/// IP's core and TCP's the machine ends (`recovery-beside-network/monitor/3`, CAVEATS.md).
 const MONITOR: &str = "monitor-1";
 /// What ends with it.
 const ON_ITS_CORE: &str = "virtio-net";
@@ -35,13 +35,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for cpus in [1, 2] {
-        all.push(Scenario::shared(4, format!("pairs/{cpus}"), move |bench| run(bench, cpus, of_components(), 1)));
-        all.push(Scenario::nightly(4, format!("pairs/nightly/{cpus}"), move |bench| {
+        all.push(Scenario::shared(4, format!("double-faults/{cpus}"), move |bench| {
+            run(bench, cpus, of_components(), 1)
+        }));
+        all.push(Scenario::nightly(4, format!("double-faults/nightly/{cpus}"), move |bench| {
             run(bench, cpus, of_components(), TIMES)
         }));
     }
-    all.push(Scenario::shared(4, "pairs/monitor".into(), |bench| run(bench, 4, with_monitor(), 1)));
-    all.push(Scenario::nightly(4, "pairs/nightly/monitor".into(), |bench| run(bench, 4, with_monitor(), TIMES)));
+    all.push(Scenario::shared(4, "double-faults/monitor".into(), |bench| run(bench, 4, with_monitor(), 1)));
+    all.push(Scenario::nightly(4, "double-faults/nightly/monitor".into(), |bench| {
+        run(bench, 4, with_monitor(), TIMES)
+    }));
     all
 }
 
@@ -77,7 +81,7 @@ fn run(bench: &Bench, cpus: u32, pairs: Vec<Pair>, times: usize) -> Result<()> {
             ensure!(reply.starts_with("ok "), "{request}: {reply}");
             come_back(guest, cpus, [first, second], &before, &whole).with_context(|| request.clone())?;
         }
-        println!("     pairs/{cpus}: {} pairs of failures", pairs.len() * times);
+        println!("     double-faults/{cpus}: {} pairs of failures", pairs.len() * times);
         Ok(())
     })
 }

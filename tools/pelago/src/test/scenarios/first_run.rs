@@ -48,7 +48,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ("set-up", set_up),
         ("log", log),
     ];
-    all.map(|(name, body)| Scenario::shared(3, format!("cli/{name}"), move |_| body())).into()
+    all.map(|(name, body)| Scenario::shared(3, format!("first-run/{name}"), move |_| body())).into()
 }
 
 /// A program finds this machine by name, through the emulator's own network and through passt.

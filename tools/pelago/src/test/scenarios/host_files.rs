@@ -43,12 +43,14 @@ const PACKAGES: [Case; 4] = [
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = vec![
-        Scenario::shared(3, "cli/tree".into(), |_| tree()),
-        Scenario::shared(3, "cli/silence".into(), |_| silence()),
-        Scenario::shared(3, "cli/rootfs".into(), |_| root_file_system()),
+        Scenario::shared(3, "host-files/tree".into(), |_| tree()),
+        Scenario::shared(3, "host-files/silence".into(), |_| silence()),
+        Scenario::shared(3, "host-files/rootfs".into(), |_| root_file_system()),
     ];
     let packages = PACKAGES.iter();
-    all.extend(packages.map(|case| Scenario::shared(3, format!("cli/package/{}", case.package), |_| package(case))));
+    all.extend(
+        packages.map(|case| Scenario::shared(3, format!("host-files/package/{}", case.package), |_| package(case))),
+    );
     all
 }
 

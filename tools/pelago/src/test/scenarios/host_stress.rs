@@ -24,15 +24,15 @@ struct Stress {
 
 const LOOM: (&str, &str) = ("RUSTFLAGS", "--cfg loom");
 const STRESSES: [Stress; 4] = [
-    Stress { name: "loom/lock", arguments: &["-p", "pelago-lock", "--test", "loom"], variable: LOOM },
-    Stress { name: "loom/ring", arguments: &["-p", "pelago-ring", "--test", "loom"], variable: LOOM },
+    Stress { name: "host-stress/loom/lock", arguments: &["-p", "pelago-lock", "--test", "loom"], variable: LOOM },
+    Stress { name: "host-stress/loom/ring", arguments: &["-p", "pelago-ring", "--test", "loom"], variable: LOOM },
     Stress {
-        name: "stress/ids",
+        name: "host-stress/ids",
         arguments: &["-p", "kernel", "--lib", "tests::ids"],
         variable: ("PELAGO_STRESS_OBJECTS", "10000000"),
     },
     Stress {
-        name: "stress/semaphore",
+        name: "host-stress/semaphore",
         arguments: &["-p", "pelago-semaphore", "--test", "stress"],
         variable: ("PELAGO_STRESS_DOWNS", "100000000"),
     },

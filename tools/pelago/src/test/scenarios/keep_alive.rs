@@ -52,18 +52,18 @@ const LOST_PERCENT_MAX: usize = 2;
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for (network, own, cpus) in [("user", false, 1), ("user", false, 2), ("user", false, 4), ("tap", true, 2)] {
-        let name = format!("recovery/keep-alive/{network}/{cpus}");
+        let name = format!("keep-alive/{network}/{cpus}");
         let plan = Plan { verbs: &["kill"], failures: KILLS, every: KILL_EVERY };
         // Half a minute each.
         all.push(Scenario::nightly(4, name, move |bench| run(bench, MachineType::Q35, own, cpus, plan)));
     }
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
         let plan = Plan { verbs: &["kill", "fault", "hang"], failures: SOAK_FAILURES, every: SOAK_EVERY };
-        let name = format!("soak/{}/{cpus}", machine.name());
+        let name = format!("keep-alive/soak/{}/{cpus}", machine.name());
         all.push(Scenario::nightly(4, name, move |bench| run(bench, machine, false, cpus, plan)));
     }
     let judged: Vec<String> = all.iter().map(|scenario| scenario.name.clone()).collect();
-    all.push(Scenario::nightly(4, "recovery/keep-alive/limits".into(), judge).judging(judged));
+    all.push(Scenario::nightly(4, "keep-alive/limits".into(), judge).judging(judged));
     all
 }
 

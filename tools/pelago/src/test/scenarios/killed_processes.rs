@@ -5,7 +5,7 @@ use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::test::scenarios::{bad_programs, web};
+use crate::test::scenarios::{bad_program, web};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn boot(bench: &Bench, cpus: u32, body: &str) -> Result<Guest> {
-    let program = bad_programs::compile(body)?;
+    let program = bad_program::compile(body)?;
     bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", "exec /groups"], |root, machine: &mut Machine| {
         root.file("root/groups", 0o755, program);
         machine.memory_bytes = MEMORY_BYTES;

@@ -1,7 +1,7 @@
 //! Tier 3: a program may have what its core has; one that wants more ends, is told whose limit that
 //! was, and leaves the rest of the machine working.
 
-use super::bad_programs::compile;
+use super::bad_program::compile;
 use super::web;
 use crate::host::port;
 use crate::image::machine_type::MachineType;

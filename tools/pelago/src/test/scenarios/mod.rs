@@ -1,9 +1,9 @@
-//! All scenarios, one file per tier.
+//! All scenarios. The first word of their names is that of the file.
 
 mod audit;
-mod bad_executables;
-mod bad_neighbours;
-mod bad_programs;
+mod bad_executable;
+mod bad_neighbour;
+mod bad_program;
 mod bad_threads;
 mod bench;
 mod bochs;
@@ -14,21 +14,21 @@ mod cli;
 mod clock;
 mod common_memory;
 mod cores;
+mod counts;
 mod coverage;
 mod damaged_frames;
 mod datagrams;
-mod disk_server;
+mod disk;
 mod double_faults;
 mod epoll;
 mod event_descriptors;
 mod files;
 mod first_run;
-mod fork_bombs;
+mod fork_bomb;
 mod fuzz;
 mod host_files;
 mod host_stress;
 mod idle;
-mod instruction_counts;
 mod keep_alive;
 mod killed_processes;
 mod layouts;
@@ -57,7 +57,7 @@ mod shell;
 mod standard_streams;
 mod threads;
 mod tools;
-mod transfers_under_faults;
+mod transfers;
 mod usage_errors;
 mod web;
 
@@ -75,9 +75,9 @@ pub fn all() -> Vec<Scenario> {
         usage_errors::scenarios(),
         objects::scenarios(),
         fuzz::scenarios(),
-        instruction_counts::scenarios(),
+        counts::scenarios(),
         multicore_program::scenarios(),
-        disk_server::scenarios(),
+        disk::scenarios(),
         programs::scenarios(),
         files::scenarios(),
         clock::scenarios(),
@@ -100,10 +100,10 @@ pub fn all() -> Vec<Scenario> {
         first_run::scenarios(),
         memory::scenarios(),
         standard_streams::scenarios(),
-        bad_executables::scenarios(),
-        bad_neighbours::scenarios(),
-        bad_programs::scenarios(),
-        fork_bombs::scenarios(),
+        bad_executable::scenarios(),
+        bad_neighbour::scenarios(),
+        bad_program::scenarios(),
+        fork_bomb::scenarios(),
         bad_threads::scenarios(),
         killed_processes::scenarios(),
         linux_fuzz::scenarios(),
@@ -118,7 +118,7 @@ pub fn all() -> Vec<Scenario> {
         recovery_beside_network::scenarios(),
         double_faults::scenarios(),
         processes::scenarios(),
-        transfers_under_faults::scenarios(),
+        transfers::scenarios(),
         server_faults::scenarios(),
         busy_host::scenarios(),
         open_connections::scenarios(),
@@ -126,4 +126,18 @@ pub fn all() -> Vec<Scenario> {
         power_cut::scenarios(),
     ];
     tiers.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_scenario_has_the_name_of_its_file() {
+        let files = include_str!("mod.rs").lines().filter_map(|line| line.trim().strip_suffix("::scenarios(),"));
+        let files: BTreeSet<String> = files.map(|file| file.replace('_', "-")).collect();
+        let all = super::all();
+        let families = all.iter().map(|scenario| scenario.name.split('/').next().unwrap_or_default().to_owned());
+        assert_eq!(families.collect::<BTreeSet<_>>(), files);
+    }
 }

@@ -26,25 +26,25 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for machine in MachineType::ALL {
         for cpus in [1, 2, 4] {
-            let name = format!("programs/{}/{cpus}", machine.name());
+            let name = format!("multicore-program/{}/{cpus}", machine.name());
             let scenario = Scenario::shared(2, name, move |bench| restarted(bench, machine, cpus));
             all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
         }
     }
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
-        let name = format!("programs/no-memory/{}/{cpus}", machine.name());
+        let name = format!("multicore-program/no-memory/{}/{cpus}", machine.name());
         let scenario = Scenario::shared(2, name, move |bench| no_memory(bench, machine, cpus));
         all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
     }
     for (machine, cpus) in [(MachineType::Q35, 1), (MachineType::Microvm, 2), (MachineType::Q35, 4)] {
-        let name = format!("programs/names/{}/{cpus}", machine.name());
+        let name = format!("multicore-program/names/{}/{cpus}", machine.name());
         let scenario = Scenario::shared(2, name, move |bench| names(bench, machine, cpus));
         all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
     }
-    all.push(Scenario::shared(2, "programs/unheard/q35/2".into(), unheard));
-    all.push(Scenario::alone(2, format!("programs/large/microvm/{LARGE_CPUS}"), large));
-    all.push(Scenario::shared(2, "programs/exit/q35/2".into(), leaves));
-    all.push(Scenario::shared(2, "programs/some/q35/4".into(), on_some));
+    all.push(Scenario::shared(2, "multicore-program/unheard/q35/2".into(), unheard));
+    all.push(Scenario::alone(2, format!("multicore-program/large/microvm/{LARGE_CPUS}"), large));
+    all.push(Scenario::shared(2, "multicore-program/exit/q35/2".into(), leaves));
+    all.push(Scenario::shared(2, "multicore-program/some/q35/4".into(), on_some));
     all
 }
 

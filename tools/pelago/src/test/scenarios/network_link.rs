@@ -15,7 +15,9 @@ const ROUNDS: usize = 2;
 pub fn scenarios() -> Vec<Scenario> {
     let machines = [MachineType::Q35, MachineType::Microvm, MachineType::MicrovmMmio];
     machines
-        .map(|machine| Scenario::shared(4, format!("link/{}/1", machine.name()), move |bench| link(bench, machine)))
+        .map(|machine| {
+            Scenario::shared(4, format!("network-link/{}/1", machine.name()), move |bench| link(bench, machine))
+        })
         .into()
 }
 

@@ -59,7 +59,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let matrix = CASES.iter().flat_map(|case| [1, 2].map(|cpus| (case, cpus)));
     matrix
         .map(|(case, cpus)| {
-            Scenario::shared(3, format!("program/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
+            Scenario::shared(3, format!("programs/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
         })
         .collect()
 }

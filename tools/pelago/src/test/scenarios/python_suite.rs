@@ -43,14 +43,14 @@ pub fn scenarios() -> Vec<Scenario> {
         Ok(modules) => modules,
         Err(error) => {
             let words = format!("{error:#}");
-            return vec![Scenario::nightly(3, "suite/python/1".into(), move |_| bail!("{words}"))];
+            return vec![Scenario::nightly(3, "python-suite/1".into(), move |_| bail!("{words}"))];
         }
     };
     let is_run = |module: &&Module| module.state != State::Never;
     let boots: BTreeSet<usize> = modules.iter().filter(is_run).map(|module| module.boot).collect();
     let of = |boot: usize| {
         let some: Vec<Module> = modules.iter().filter(is_run).filter(|module| module.boot == boot).cloned().collect();
-        let name = format!("suite/python/{boot}");
+        let name = format!("python-suite/{boot}");
         Scenario::nightly(3, name.clone(), move |_| run(&name, &some))
     };
     boots.into_iter().map(of).collect()

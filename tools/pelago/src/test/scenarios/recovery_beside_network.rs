@@ -28,10 +28,14 @@ pub const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 pub fn scenarios() -> Vec<Scenario> {
     let mut all: Vec<Scenario> = Vec::new();
     for cpus in [1, 2] {
-        all.push(Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus, break_each)));
+        all.push(Scenario::shared(4, format!("recovery-beside-network/other/{cpus}"), move |bench| {
+            serve_on(bench, cpus, break_each)
+        }));
     }
-    all.push(Scenario::shared(4, "recovery/monitor/1".into(), |bench| serve_on(bench, 4, break_monitor)));
-    all.push(Scenario::shared(4, "recovery/monitor/3".into(), lose_tcp));
+    all.push(Scenario::shared(4, "recovery-beside-network/monitor/1".into(), |bench| {
+        serve_on(bench, 4, break_monitor)
+    }));
+    all.push(Scenario::shared(4, "recovery-beside-network/monitor/3".into(), lose_tcp));
     all
 }
 

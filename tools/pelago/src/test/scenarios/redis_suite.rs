@@ -61,7 +61,7 @@ struct List {
 }
 
 pub fn scenarios() -> Vec<Scenario> {
-    vec![Scenario::nightly(3, format!("servers/{NAME}"), |_| run())]
+    vec![Scenario::nightly(3, NAME.into(), |_| run())]
 }
 
 /// Reads the list: `passes COUNT`, `left COUNT WHAT THE SUITE SAYS`, `fails UNIT TEST` and `out

@@ -32,15 +32,15 @@ pub fn scenarios() -> Vec<Scenario> {
         [(MachineType::Q35, LARGE_BYTES), (MachineType::Microvm, SMALL_BYTES), (MachineType::MicrovmMmio, SMALL_BYTES)];
     let mut all: Vec<Scenario> = machines
         .map(|(machine, bytes)| {
-            Scenario::shared(3, format!("streams/bytes/{}", machine.name()), move |_| whole(machine, bytes))
+            Scenario::shared(3, format!("standard-streams/bytes/{}", machine.name()), move |_| whole(machine, bytes))
         })
         .into();
     all.extend(machines.map(|(machine, bytes)| {
-        Scenario::shared(3, format!("streams/killed/{}", machine.name()), move |_| killed(machine, bytes))
+        Scenario::shared(3, format!("standard-streams/killed/{}", machine.name()), move |_| killed(machine, bytes))
     }));
-    all.push(Scenario::shared(3, "streams/ends".into(), |_| ends()));
-    all.push(Scenario::shared(3, "streams/signals".into(), |_| signals()));
-    all.push(Scenario::shared(3, "streams/terminal".into(), |_| terminal()));
+    all.push(Scenario::shared(3, "standard-streams/ends".into(), |_| ends()));
+    all.push(Scenario::shared(3, "standard-streams/signals".into(), |_| signals()));
+    all.push(Scenario::shared(3, "standard-streams/terminal".into(), |_| terminal()));
     all
 }
 

@@ -20,10 +20,10 @@ pub fn scenarios() -> Vec<Scenario> {
     let of = |cpus: u32| Scenario::shared(3, format!("threads/{cpus}"), move |bench| checks::run(bench, cpus, CHECKS));
     let mut all: Vec<_> = [1, 2].map(of).into();
     let short = |cpus: u32| {
-        Scenario::shared(3, format!("pattern/{cpus}"), move |bench| pattern(bench, cpus, SEED, PATTERN_BYTES))
+        Scenario::shared(3, format!("threads/pattern/{cpus}"), move |bench| pattern(bench, cpus, SEED, PATTERN_BYTES))
     };
     all.extend([1, 2].map(short));
-    all.push(Scenario::nightly(3, "pattern/2/long".into(), |bench| {
+    all.push(Scenario::nightly(3, "threads/pattern/2/long".into(), |bench| {
         pattern(bench, 2, seed_of_the_night(), NIGHTLY_PATTERN_BYTES)
     }));
     all

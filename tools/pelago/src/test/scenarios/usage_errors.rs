@@ -67,7 +67,7 @@ const LIMITED: [(&str, &str); 2] =
     [("bench-disk-full", "trap '' XFSZ; ulimit -f 0"), ("bench-little-memory", "ulimit -v 900000")];
 
 pub fn scenarios() -> Vec<Scenario> {
-    CASES.iter().map(|case| Scenario::shared(0, format!("bad-input/{}", case.name), move |_| check(case))).collect()
+    CASES.iter().map(|case| Scenario::shared(0, format!("usage-errors/{}", case.name), move |_| check(case))).collect()
 }
 
 fn check(case: &Case) -> Result<()> {

@@ -4,7 +4,7 @@
 use crate::host::port;
 use crate::machine::guest::{Event, Guest};
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::test::scenarios::bad_programs::{self, PAGE};
+use crate::test::scenarios::bad_program::{self, PAGE};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
@@ -68,17 +68,17 @@ pub fn scenarios() -> Vec<Scenario> {
     let matrix = CASES.iter().flat_map(|case| [1, 2].map(|cpus| (case, cpus)));
     matrix
         .map(|(case, cpus)| {
-            Scenario::shared(4, format!("bomb/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
+            Scenario::shared(4, format!("fork-bomb/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
                 .by_night(cpus == 1)
         })
         .collect()
 }
 
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
-    let program = bad_programs::compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
+    let program = bad_program::compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
     let port = port::free()?;
     let script = format!("httpd -f -p 80 -h /www & {}", case.command);
-    let guest = bad_programs::boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
+    let guest = bad_program::boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         guest.heard(STARTS, LIMIT)?;

@@ -7,7 +7,7 @@
 use crate::host::late::late;
 use crate::host::port;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::test::scenarios::bad_programs::{self, PAGE};
+use crate::test::scenarios::bad_program::{self, PAGE};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ pub fn scenarios() -> Vec<Scenario> {
 fn program(case: &Case) -> Result<Vec<u8>> {
     let Case { forks, contexts, entry, body, .. } = case;
     let least = (*contexts).min(500);
-    bad_programs::compile(&format!(
+    bad_program::compile(&format!(
         r#"{SLEEPS}
     extern char sleeps[];
     static long contexts[2000], schedules[2000];
@@ -137,12 +137,12 @@ fn program(case: &Case) -> Result<Vec<u8>> {
 
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let (bad, plain) =
-        (program(case)?, bad_programs::compile(&format!("say(\"{LOOPS}\\n\", {}); for (;;);", LOOPS.len() + 1))?);
+        (program(case)?, bad_program::compile(&format!("say(\"{LOOPS}\\n\", {}); for (;;);", LOOPS.len() + 1))?);
     let port = port::free()?;
     let starts = if case.forks > 0 { "exec /bad" } else { "while :; do /bad; done" };
     let script = format!("httpd -f -p 80 -h /www & /loop & loop=$!; read line; kill -9 $loop; {starts}");
     let programs = vec![("root/bad", bad), ("root/loop", plain)];
-    let guest = bad_programs::boot_beside_server(bench, cpus, &script, port, programs)?;
+    let guest = bad_program::boot_beside_server(bench, cpus, &script, port, programs)?;
     let address = format!("http://127.0.0.1:{port}/page");
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;

@@ -6,7 +6,7 @@
 
 use crate::image::machine_type::MachineType;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::test::scenarios::bad_programs::compile;
+use crate::test::scenarios::bad_program::compile;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::Duration;

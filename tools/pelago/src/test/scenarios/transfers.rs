@@ -2,7 +2,7 @@
 //! the other: no transfer fails, no byte differs, no client waits longer than a second, and
 //! where only the driver dies TCP sends nothing again.
 //!
-//! - `mixed/*`: any component that can be started again; `victim/NAME/*`: one of them.
+//! - `transfers/mixed/*`: any component that can be started again; `transfers/victim/NAME/*`: one of them.
 //! - The next fault comes 0.3 s after the last was answered, that is after the component serves
 //!   again, and not before a transfer has begun meanwhile.
 //! - Victims and ways come from a seed, which is printed. `PELAGO_SEED` gives another.
@@ -143,19 +143,21 @@ pub fn scenarios() -> Vec<Scenario> {
     };
     for configuration in Configuration::all() {
         let plan = Plan { victims: COMPONENTS, lasting: BRIEF, wait_max: STALL_MAX, seed: Some(SEED) };
-        add(!CHOSEN.contains(&configuration), "mixed", configuration, plan);
+        add(!CHOSEN.contains(&configuration), "transfers/mixed", configuration, plan);
     }
     for victims in COMPONENTS.chunks(1) {
         let plan = Plan { victims, lasting: MINUTE, wait_max: STALL_MAX, seed: None };
-        Configuration::all().into_iter().for_each(|one| add(true, &format!("victim/{}", victims[0]), one, plan));
+        Configuration::all()
+            .into_iter()
+            .for_each(|one| add(true, &format!("transfers/victim/{}", victims[0]), one, plan));
     }
     for configuration in CHOSEN {
         let plan = Plan { victims: COMPONENTS, lasting: LONG, wait_max: STALL_MAX, seed: None };
-        add(true, "mixed/long", configuration, plan);
+        add(true, "transfers/mixed/long", configuration, plan);
     }
     for (cpus, victims, lasting) in [(2, NOBODY, BRIEF), (1, NOBODY, MINUTE), (2, COMPONENTS, MINUTE)] {
         let configuration = Configuration { network: Network::Lossy, machine: MachineType::Q35, cpus };
-        let start = if victims.is_empty() { "loss" } else { "loss/mixed" };
+        let start = if victims.is_empty() { "transfers/loss" } else { "transfers/loss/mixed" };
         let plan = Plan { victims, lasting, wait_max: LOSS_WAIT_MAX, seed: Some(SEED) };
         add(lasting > BRIEF, start, configuration, plan);
     }
@@ -461,8 +463,8 @@ fn frames(record: &Path, before_load: usize, faults: &[Fault], is_judged: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::scenarios::transfers_under_faults::faults::Order;
-    use crate::test::scenarios::transfers_under_faults::stalls::Stall;
+    use crate::test::scenarios::transfers::faults::Order;
+    use crate::test::scenarios::transfers::stalls::Stall;
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
