@@ -82,7 +82,7 @@ pub trait Network {
 
     /// Gives receive buffers back to the driver.
     #[op(oneway)]
-    fn give_back(&self, buffers: Vec<u16>);
+    fn release_buffers(&self, buffers: Vec<u16>);
 
     /// Frames arrived; their buffers are the client's until given back.
     #[event]

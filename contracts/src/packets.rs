@@ -56,7 +56,7 @@ pub trait Packets {
 
     /// Gives receive buffers back.
     #[op(oneway)]
-    fn give_back(&self, buffers: Vec<u16>);
+    fn release_buffers(&self, buffers: Vec<u16>);
 
     /// Packets arrived; their buffers are the client's until given back.
     #[event]

@@ -287,7 +287,7 @@ pub trait Process {
     /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
     /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
     /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
-    /// on. With `is_vfork` the caller asks for [`returned`](Process::returned) once it is started.
+    /// on. With `is_vfork` the caller asks for [`vfork_wait`](Process::vfork_wait) once it is started.
     #[op]
     async fn fork_prepare(&self, is_vfork: bool) -> Result<Forked, ProcessError>;
 
@@ -295,13 +295,13 @@ pub trait Process {
     /// gives what it changed; asked again and again until that is empty. The child's end always
     /// ends the wait. `NotFound` for another child.
     #[op]
-    async fn returned(&self, child: ProcessId) -> Result<Vec<StackChange>, ProcessError>;
+    async fn vfork_wait(&self, child: ProcessId) -> Result<Vec<StackChange>, ProcessError>;
 
     /// Tells the parent what the caller, which was made with `is_vfork`, changed (at most 700
     /// bytes); with the last of it, the parent's thread goes on. `NotFound` for another caller,
     /// `TooMany` for more than a stack of [`VFORK_STACK_BYTES_MAX`] could change.
     #[op]
-    async fn give_back(&self, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError>;
+    async fn vfork_release(&self, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError>;
 
     /// Throws an unstarted child away.
     #[op]

@@ -94,7 +94,7 @@ impl Card {
             self.receive.memory().read(at, &mut byte).map(|()| byte[0]).map_err(|_| String::from("a wild span"))
         };
         let marks = received.iter().map(mark).collect();
-        self.driver.give_back(&received.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        self.driver.release_buffers(&received.iter().map(|span| span.buffer).collect::<Vec<_>>());
         self.driver.flush();
         marks
     }

@@ -357,7 +357,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     }
 
     /// Receive buffers that IP is done with.
-    pub fn give_back(&mut self, buffers: &[u16]) {
+    pub fn release_buffers(&mut self, buffers: &[u16]) {
         for &buffer in buffers {
             if buffer < BUFFERS && !self.queues.receive.given().contains(buffer) {
                 self.post(buffer);

@@ -137,8 +137,8 @@ impl NetworkServer for Service {
         self.wakeup.notify();
     }
 
-    fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
-        self.driver.borrow_mut().give_back(&buffers);
+    fn release_buffers(&self, _: &Peer, buffers: Vec<u16>) {
+        self.driver.borrow_mut().release_buffers(&buffers);
         self.wakeup.notify();
     }
 

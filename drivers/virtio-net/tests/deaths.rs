@@ -126,10 +126,10 @@ impl Client {
         driver.transmit(&[span]);
     }
 
-    fn give_back(&mut self, driver: &mut NetDriver, count: usize) {
+    fn release_buffers(&mut self, driver: &mut NetDriver, count: usize) {
         let back: Vec<u16> = self.held.iter().take(count).collect();
         back.iter().for_each(|buffer| assert!(self.held.remove(*buffer)));
-        driver.give_back(&back);
+        driver.release_buffers(&back);
     }
 }
 
@@ -166,7 +166,7 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
             1 => drop(network.step(&machine, 1)),
             2 => driver.flush(),
             3..5 => client.send(&machine, &mut driver),
-            5 => client.give_back(&mut driver, random(&mut chance) as usize % 3),
+            5 => client.release_buffers(&mut driver, random(&mut chance) as usize % 3),
             6 => driver.served(),
             _ => {
                 driver.look().unwrap_or_else(|_| panic!("step {step}: the device is taken for broken"));

@@ -25,7 +25,7 @@ fn frames_come_and_go() {
     driver.look().unwrap();
     let received = driver.take_output().received;
     assert_eq!((received.len(), received[0].offset, received[0].length), (246, 12, 60));
-    driver.give_back(&[received[0].buffer, 3, 3, 256]);
+    driver.release_buffers(&[received[0].buffer, 3, 3, 256]);
     driver.flush();
     assert!(machine.frame_arrives(&[2; 1514]) && machine.frame_arrives(&[2; 60]) && !machine.frame_arrives(&[2; 60]));
     assert_eq!(driver.counters().refused, 2);
@@ -101,7 +101,7 @@ fn lose_no_buffer(resets: bool) {
     assert_eq!(driver.attach(&BufferSet::EMPTY), BufferSet::range(50, 51));
     let again = driver.take_output().received;
     assert_eq!((again.len(), &again[..2]), (256, &held[..]));
-    driver.give_back(&again.iter().map(|span| span.buffer).collect::<Vec<_>>());
+    driver.release_buffers(&again.iter().map(|span| span.buffer).collect::<Vec<_>>());
     driver.flush();
     assert_eq!((0..300).filter(|_| machine.frame_arrives(&[1; 60])).count(), 256);
 }
@@ -121,7 +121,7 @@ fn tell_the_gap(resets: bool) {
     driver.look().unwrap();
     let seen = driver.take_output().received;
     assert_eq!(seen.len(), 2);
-    driver.give_back(&[seen[0].buffer]);
+    driver.release_buffers(&[seen[0].buffer]);
     driver.flush();
     drop(driver);
     // Nobody takes these; the device does not know.
@@ -179,7 +179,7 @@ fn hundreds_of_deaths_lose_no_buffer_and_no_frame() {
             8..12 => {
                 let back: Vec<u16> = held.iter().take((random(&mut seed) % 200) as usize).collect();
                 back.iter().for_each(|buffer| assert!(held.remove(*buffer)));
-                driver.give_back(&back);
+                driver.release_buffers(&back);
             }
             _ => {
                 driver.flush();
@@ -443,7 +443,7 @@ fn a_lying_device_cannot_break_it() {
         for span in &output.received {
             assert!(span.buffer < 256 && usize::from(span.offset) + usize::from(span.length) <= BUFFER_BYTES);
         }
-        driver.give_back(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        driver.release_buffers(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
     }
     assert!(driver.counters().restarts > 0);
 }

@@ -24,15 +24,15 @@ const VICTIM: usize = 20;
 const TOLD: u64 = 1 << 5;
 
 /// One who dies, and one who goes on, ends it and waits for that.
-struct Scene {
+struct Fixture {
     world: World,
     killer: Actor,
     victim: Actor,
     used: u64,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         hardware::set_clock(0);
         let mut world = World::new(40_000);
         let domain = world.monitor();
@@ -41,7 +41,7 @@ impl Scene {
         let victim = world.outsider();
         world.give(killer, VICTIM, victim.domain.any());
         victim.domain.set_on_death_of(&mut world, killer.context);
-        Scene { world, killer, victim, used }
+        Fixture { world, killer, victim, used }
     }
 
     /// Its domain is named by the killer only.
@@ -129,49 +129,49 @@ impl World {
 }
 
 /// Pages that nothing else refers to, under an index of tables, and a run of them.
-fn give_pages(scene: &mut Scene) {
+fn give_pages(fixture: &mut Fixture) {
     for kind in [kinds::EAGER, kinds::CONTIGUOUS] {
-        scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 5000, kind]);
+        fixture.world.make(fixture.victim, Call::SegmentAlloc, &[RAM, 5000, kind]);
     }
-    scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 200_000, 0]);
+    fixture.world.make(fixture.victim, Call::SegmentAlloc, &[RAM, 200_000, 0]);
 }
 
-fn give_mappings(scene: &mut Scene) {
-    let segment = scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 1, kinds::EAGER]);
+fn give_mappings(fixture: &mut Fixture) {
+    let segment = fixture.world.make(fixture.victim, Call::SegmentAlloc, &[RAM, 1, kinds::EAGER]);
     for number in 0..3000 {
         // Each in a table of its own.
         let at = HEAP + number * 512 * PAGE;
-        scene.world.run(scene.victim, Call::RangeMap, &[SPACE, at, segment, 0, 1, OPEN]).unwrap();
-        scene.world.make(scene.victim, Call::RangeFill, &[SPACE, at, 1]);
+        fixture.world.run(fixture.victim, Call::RangeMap, &[SPACE, at, segment, 0, 1, OPEN]).unwrap();
+        fixture.world.make(fixture.victim, Call::RangeFill, &[SPACE, at, 1]);
     }
 }
 
-fn give_capabilities(scene: &mut Scene) {
+fn give_capabilities(fixture: &mut Fixture) {
     for _ in 0..8000 {
         let rights = Rights::READ.0;
-        scene.world.make(scene.victim, Call::CapCopy, &[RAM, u64::from(rights)]);
+        fixture.world.make(fixture.victim, Call::CapCopy, &[RAM, u64::from(rights)]);
     }
 }
 
-fn give_contexts(scene: &mut Scene) {
+fn give_contexts(fixture: &mut Fixture) {
     for number in 0..1500 {
-        scene.world.thread(scene.victim.domain, number, 3);
+        fixture.world.thread(fixture.victim.domain, number, 3);
     }
 }
 
-fn give_portals(scene: &mut Scene) {
-    let (world, killer) = (&mut scene.world, scene.killer);
+fn give_portals(fixture: &mut Fixture) {
+    let (world, killer) = (&mut fixture.world, fixture.killer);
     let ram = world.ram;
     for number in 0..3000 {
         let portal = world.kernel.create(ram, |header| Portal::new(header, PortalKind::Mailbox)).unwrap();
-        portal.set_callee(Some(scene.victim.context));
+        portal.set_callee(Some(fixture.victim.context));
         killer.domain.ensure_slot(&mut world.kernel, VICTIM + 1 + number).unwrap();
         killer.domain.insert(VICTIM + 1 + number, Capability { object: portal.any(), badge: 1, rights: Rights::ALL });
     }
-    scene.used = u64::MAX;
+    fixture.used = u64::MAX;
 }
 
-type Give = fn(&mut Scene);
+type Give = fn(&mut Fixture);
 /// With how many units each takes at least.
 const LARGE: [(Give, usize); 5] = [
     (give_pages, 10_000),
@@ -184,9 +184,9 @@ const LARGE: [(Give, usize); 5] = [
 #[test]
 fn a_large_domain_that_exits_ends_in_bounded_steps() {
     for (give, units) in LARGE {
-        let mut scene = Scene::new();
-        give(&mut scene);
-        let steps = scene.end_by_timer();
+        let mut fixture = Fixture::new();
+        give(&mut fixture);
+        let steps = fixture.end_by_timer();
         assert!(steps >= units / END_UNITS as usize, "{steps} steps for {units} units");
     }
 }
@@ -194,109 +194,109 @@ fn a_large_domain_that_exits_ends_in_bounded_steps() {
 #[test]
 fn a_large_domain_is_killed_in_bounded_steps_and_all_is_back_then() {
     for (give, units) in LARGE {
-        let mut scene = Scene::new();
-        give(&mut scene);
+        let mut fixture = Fixture::new();
+        give(&mut fixture);
         let mut steps = 0;
         loop {
             hardware::take_work();
-            let killed = scene.world.run_one(scene.killer, Call::DomainKill, &[VICTIM as u64, 7]);
-            if scene.killer.context.with_registers(|r| r.rip) != 0x1000 {
+            let killed = fixture.world.run_one(fixture.killer, Call::DomainKill, &[VICTIM as u64, 7]);
+            if fixture.killer.context.with_registers(|r| r.rip) != 0x1000 {
                 assert_eq!(killed, Ok(()));
                 break;
             }
-            scene.world.kernel.drain_dead();
+            fixture.world.kernel.drain_dead();
             let work = hardware::take_work();
             assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
             steps += 1;
-            if scene.victim.domain.is_ending() {
-                scene.assert_dead();
+            if fixture.victim.domain.is_ending() {
+                fixture.assert_dead();
             }
         }
         assert!(steps >= units / UNITS as usize, "{steps} steps for {units} units");
-        assert!(scene.is_told() && scene.victim.domain.stand().status == 7);
-        scene.leave_nothing();
+        assert!(fixture.is_told() && fixture.victim.domain.stand().status == 7);
+        fixture.leave_nothing();
     }
 }
 
 #[test]
 fn a_context_of_many_portals_ends_in_bounded_steps() {
-    let mut scene = Scene::new();
-    give_portals(&mut scene);
-    scene.world.give(scene.killer, VICTIM + 3001, scene.victim.context.any());
-    scene.world.run(scene.killer, Call::ContextEnd, &[VICTIM as u64 + 3001]).unwrap();
-    assert!(scene.victim.context.state() == State::Dead && scene.victim.domain.is_alive());
-    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
-    scene.world.kernel.drain_all();
-    scene.leave_nothing();
+    let mut fixture = Fixture::new();
+    give_portals(&mut fixture);
+    fixture.world.give(fixture.killer, VICTIM + 3001, fixture.victim.context.any());
+    fixture.world.run(fixture.killer, Call::ContextEnd, &[VICTIM as u64 + 3001]).unwrap();
+    assert!(fixture.victim.context.state() == State::Dead && fixture.victim.domain.is_alive());
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.world.kernel.drain_all();
+    fixture.leave_nothing();
 }
 
 /// Who asks to be told while it ends is told at its end, and once.
 #[test]
 fn who_asks_to_be_told_while_a_domain_ends_is_told_at_its_end() {
-    let mut scene = Scene::new();
-    give_pages(&mut scene);
-    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
-    scene.world.kernel.drain_dead();
-    assert!(scene.victim.domain.is_ending());
-    let told = scene.killer.context;
-    scene.victim.domain.set_on_death_of(&mut scene.world, told);
-    assert!(!scene.is_told());
-    scene.world.kernel.drain_all();
-    assert!(scene.is_told());
+    let mut fixture = Fixture::new();
+    give_pages(&mut fixture);
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.world.kernel.drain_dead();
+    assert!(fixture.victim.domain.is_ending());
+    let told = fixture.killer.context;
+    fixture.victim.domain.set_on_death_of(&mut fixture.world, told);
+    assert!(!fixture.is_told());
+    fixture.world.kernel.drain_all();
+    assert!(fixture.is_told());
     told.pending.set(0);
-    scene.victim.domain.set_on_death_of(&mut scene.world, told);
-    assert!(scene.is_told(), "at once now");
-    scene.leave_nothing();
+    fixture.victim.domain.set_on_death_of(&mut fixture.world, told);
+    assert!(fixture.is_told(), "at once now");
+    fixture.leave_nothing();
 }
 
 /// A chain of domains, each named by the one before only: all end, and none is told of too early.
 #[test]
 fn what_is_named_by_the_dead_alone_ends_too() {
-    let mut scene = Scene::new();
-    let ram = scene.world.ram;
-    let mut holder = scene.victim.domain;
+    let mut fixture = Fixture::new();
+    let ram = fixture.world.ram;
+    let mut holder = fixture.victim.domain;
     let mut chain = Vec::new();
     for _ in 0..200 {
-        let next = Ptr::<Domain>::create(&mut scene.world.kernel, ram, 0, super::name()).unwrap();
-        scene.world.thread(next, 0, 3);
-        scene.world.kernel.retain(next);
+        let next = Ptr::<Domain>::create(&mut fixture.world.kernel, ram, 0, super::name()).unwrap();
+        fixture.world.thread(next, 0, 3);
+        fixture.world.kernel.retain(next);
         holder.insert(VICTIM, Capability { object: next.any(), badge: 0, rights: Rights::ALL });
         chain.push(next);
         holder = next;
     }
-    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
-    assert!(scene.world.kernel.drain_all() > 10);
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    assert!(fixture.world.kernel.drain_all() > 10);
     for domain in chain {
         assert!(!domain.is_alive() && !domain.is_ending() && domain.contexts.is_empty());
-        scene.world.kernel.release(domain);
+        fixture.world.kernel.release(domain);
     }
-    scene.leave_nothing();
+    fixture.leave_nothing();
 }
 
 #[test]
 fn a_semaphore_for_which_thousands_wait_is_revoked_in_bounded_steps() {
     const SEMAPHORE: usize = VICTIM + 1;
-    let mut scene = Scene::new();
-    give_contexts(&mut scene);
-    let account = scene.world.make(scene.victim, Call::RamSplit, &[RAM, 100, 0]);
-    let paid = scene.victim.domain.share().find::<Ram>(Handle(account), Rights::CONTROL).unwrap().0;
-    let semaphore = scene.world.kernel.create(paid, |header| Semaphore::new(header, 0)).unwrap();
-    scene.victim.domain.insert(SEMAPHORE, Capability { object: semaphore.any(), badge: 0, rights: Rights::ALL });
+    let mut fixture = Fixture::new();
+    give_contexts(&mut fixture);
+    let account = fixture.world.make(fixture.victim, Call::RamSplit, &[RAM, 100, 0]);
+    let paid = fixture.victim.domain.share().find::<Ram>(Handle(account), Rights::CONTROL).unwrap().0;
+    let semaphore = fixture.world.kernel.create(paid, |header| Semaphore::new(header, 0)).unwrap();
+    fixture.victim.domain.insert(SEMAPHORE, Capability { object: semaphore.any(), badge: 0, rights: Rights::ALL });
     let mut waiting = Vec::new();
-    let mut next = scene.victim.domain.contexts.first();
+    let mut next = fixture.victim.domain.contexts.first();
     while let Some(context) = next {
         next = Linked::<0>::link(&*context).next();
-        if context != scene.victim.context {
+        if context != fixture.victim.context {
             waiting.push(context);
-            semaphore.wait(&mut scene.world.kernel, context);
+            semaphore.wait(&mut fixture.world.kernel, context);
         }
     }
-    let steps = scene.world.revoke(scene.victim, account, |_| ());
+    let steps = fixture.world.revoke(fixture.victim, account, |_| ());
     assert!(steps as usize >= 2 * waiting.len() / UNITS as usize, "{steps} steps");
     let told = (Error::PeerDead as u64).wrapping_neg();
     assert!(waiting.iter().all(|context| context.state() == State::Runnable));
     assert!(waiting.iter().all(|context| context.with_registers(|registers| registers.rax) == told));
-    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
-    scene.world.kernel.drain_all();
-    scene.leave_nothing();
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.world.kernel.drain_all();
+    fixture.leave_nothing();
 }

@@ -11,7 +11,7 @@ use abi::{Call, DeathCause, Error, Handle, Rights, layout};
 
 const NONE: u64 = Handle::NONE.0;
 
-struct Scene {
+struct Fixture {
     world: World,
     page: *mut u8,
 }
@@ -19,15 +19,15 @@ struct Scene {
 /// Where texts go in the control page: behind what the kernel writes there.
 const AT: usize = 2048;
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let mut world = World::new(512);
         let domain = world.monitor();
         let mapping = context(domain).domain().range().at(layout::CONTROL_PAGE).unwrap();
         let page = phys_to_virt(mapping.segment().unwrap().base().unwrap());
         world.kernel.decide();
         hardware::set_clock(0);
-        Scene { world, page }
+        Fixture { world, page }
     }
 
     /// The error of a call whose text is `text`.
@@ -61,7 +61,7 @@ impl Scene {
 /// in the console's name (0x1e). Each line begins with the name of who wrote it.
 #[test]
 fn lines_have_their_writers_name_and_nothing_obeys_them() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     for (text, lines) in [
         (&b"plain \xc3\xa9\xe4\xb8\xad\n\n"[..], &["plain \u{e9}\u{4e2d}"][..]),
         (b"two\n\tlines", &["two", "\tlines"]),
@@ -74,21 +74,21 @@ fn lines_have_their_writers_name_and_nothing_obeys_them() {
         (b"\xff\x1b\nx", &["\\xff\\x1b", "x"]),
     ] {
         let expected: Vec<String> = lines.iter().map(|line| format!("pelago: test: {line}")).collect();
-        assert_eq!(scene.logs(text, NONE), expected);
+        assert_eq!(fixture.logs(text, NONE), expected);
     }
 }
 
 /// In the machine's name writes who may end the machine, and nobody else.
 #[test]
 fn the_machines_lines_need_its_power() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.logs(b"ready", Handle::PCORE.0), ["pelago: ready"]);
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.logs(b"ready", Handle::PCORE.0), ["pelago: ready"]);
     let refused = |handle: Handle| move |at, bytes| [at, bytes, handle.0, 0, 0, 0];
-    assert_ne!(scene.call(Call::Log, b"ready", refused(Handle::SELF_DOMAIN)), 0);
+    assert_ne!(fixture.call(Call::Log, b"ready", refused(Handle::SELF_DOMAIN)), 0);
     let rights = Rights::READ.union(Rights::CONTROL).0.into();
-    let (error, copy) = scene.world.runner_calls(Call::CapCopy, [Handle::PCORE.0, rights, 0, 0, 0, 0]);
+    let (error, copy) = fixture.world.runner_calls(Call::CapCopy, [Handle::PCORE.0, rights, 0, 0, 0, 0]);
     assert_eq!(error, 0);
-    assert_eq!(scene.call(Call::Log, b"ready", refused(Handle(copy))), refusal(Error::NoRights));
+    assert_eq!(fixture.call(Call::Log, b"ready", refused(Handle(copy))), refusal(Error::NoRights));
     assert!(hardware::take_lines().iter().all(|line| line != "pelago: ready"));
 }
 
@@ -96,9 +96,9 @@ fn the_machines_lines_need_its_power() {
 /// line look like somebody else's.
 #[test]
 fn names_come_from_who_holds_the_core() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let mut made = |pcore: u64, name: &[u8]| {
-        scene.made([0, pcore, NONE], name).map(|(_, domain)| domain.writer.name().as_str().to_string())
+        fixture.made([0, pcore, NONE], name).map(|(_, domain)| domain.writer.name().as_str().to_string())
     };
     assert_eq!(made(NONE, b"supervisor"), Ok("test".into()));
     assert_eq!(made(Handle::PCORE.0, b"supervisor"), Ok("supervisor".into()));
@@ -114,22 +114,22 @@ fn names_come_from_who_holds_the_core() {
 #[test]
 fn a_flood_is_counted_and_dropped() {
     const LINES: usize = 10_000;
-    let mut scene = Scene::new();
-    let flood = |scene: &mut Scene| (0..LINES).map(|_| scene.logs(&[b'x'; 100], NONE).len()).sum::<usize>();
-    let taken = flood(&mut scene);
+    let mut fixture = Fixture::new();
+    let flood = |fixture: &mut Fixture| (0..LINES).map(|_| fixture.logs(&[b'x'; 100], NONE).len()).sum::<usize>();
+    let taken = flood(&mut fixture);
     assert_eq!(taken, (64 << 10) / "pelago: test: \n".len().saturating_add(100));
     hardware::set_clock(1_900_000_000);
-    assert!(scene.logs(b"y", NONE).is_empty(), "too soon");
+    assert!(fixture.logs(b"y", NONE).is_empty(), "too soon");
     hardware::set_clock(2_100_000_000);
     let said =
         format!("pelago: {} messages of test were dropped: it writes more than 16 KiB a second", LINES - taken + 1);
-    assert_eq!(scene.logs(b"y", NONE), [said, "pelago: test: y".into()]);
-    assert_eq!(scene.logs(b"z", NONE), ["pelago: test: z"]);
-    let more = flood(&mut scene);
+    assert_eq!(fixture.logs(b"y", NONE), [said, "pelago: test: y".into()]);
+    assert_eq!(fixture.logs(b"z", NONE), ["pelago: test: z"]);
+    let more = flood(&mut fixture);
     // About what 2.1 seconds give.
     assert!((290..=300).contains(&more), "{more}");
     hardware::take_lines();
-    scene.world.runner_calls(Call::DomainExit, [0; 6]);
+    fixture.world.runner_calls(Call::DomainExit, [0; 6]);
     assert!(hardware::take_lines().contains(&format!(
         "pelago: {} messages of test were dropped: it writes more than 16 KiB a second",
         LINES - more
@@ -142,12 +142,12 @@ fn a_flood_is_counted_and_dropped() {
 fn a_program_and_its_forks_have_one_part_of_the_log() {
     const PROGRAM: u64 = layout::domain::WRITE_EXECUTE;
     const FORKS: usize = 20;
-    let mut scene = Scene::new();
-    let (program, first) = scene.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-1").unwrap();
-    let (_, other) = scene.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-2").unwrap();
-    let forks = (0..FORKS).map(|_| scene.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").unwrap().1);
+    let mut fixture = Fixture::new();
+    let (program, first) = fixture.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-1").unwrap();
+    let (_, other) = fixture.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-2").unwrap();
+    let forks = (0..FORKS).map(|_| fixture.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").unwrap().1);
     let family: Vec<_> = forks.chain([first]).collect();
-    let kernel = &mut scene.world.kernel;
+    let kernel = &mut fixture.world.kernel;
     let mut lines_of = |domain: &Ptr<Domain>, count: usize| {
         (0..count).for_each(|_| domain.writer.write(&mut kernel.log, b"x"));
         hardware::take_lines()
@@ -155,30 +155,30 @@ fn a_program_and_its_forks_have_one_part_of_the_log() {
     let taken: usize = family.iter().map(|domain| lines_of(domain, 5).len()).sum();
     assert_eq!(taken, 8);
     assert_eq!(lines_of(&other, 1), ["pelago: linux-2: x"]);
-    let ends = |scene: &mut Scene, domain| {
-        scene.world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
+    let ends = |fixture: &mut Fixture, domain| {
+        fixture.world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
         hardware::take_lines()
     };
     let said = |count: usize| {
         format!("pelago: {count} messages of linux-1 were dropped: it writes more than 2 lines a second")
     };
     hardware::set_clock(1_000_000_000);
-    assert_eq!(ends(&mut scene, family[0]), [said(family.len() * 5 - taken)]);
-    (0..5).for_each(|_| family[1].writer.write(&mut scene.world.kernel.log, b"x"));
+    assert_eq!(ends(&mut fixture, family[0]), [said(family.len() * 5 - taken)]);
+    (0..5).for_each(|_| family[1].writer.write(&mut fixture.world.kernel.log, b"x"));
     assert_eq!(hardware::take_lines().len(), 2);
-    assert_eq!(ends(&mut scene, family[1]), [""; 0]);
+    assert_eq!(ends(&mut fixture, family[1]), [""; 0]);
     hardware::set_clock(2_000_000_000);
-    assert_eq!(ends(&mut scene, family[2]), [said(3)]);
+    assert_eq!(ends(&mut fixture, family[2]), [said(3)]);
     // What one makes by itself shares its maker's, and who has ended shares nothing.
-    let (_, own) = scene.made([PROGRAM, NONE, NONE], b"").unwrap();
-    let runner = scene.world.kernel.scheduler.current().unwrap();
+    let (_, own) = fixture.made([PROGRAM, NONE, NONE], b"").unwrap();
+    let runner = fixture.world.kernel.scheduler.current().unwrap();
     let flood = |writer: &Writer, log: &mut LogParts| (0..10_000).for_each(|_| writer.write(log, b"x"));
-    flood(&own.writer, &mut scene.world.kernel.log);
+    flood(&own.writer, &mut fixture.world.kernel.log);
     hardware::take_lines();
-    runner.domain().writer.write(&mut scene.world.kernel.log, b"x");
+    runner.domain().writer.write(&mut fixture.world.kernel.log, b"x");
     assert_eq!(hardware::take_lines(), [""; 0]);
-    ends(&mut scene, first);
-    let refused = scene.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").err();
+    ends(&mut fixture, first);
+    let refused = fixture.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").err();
     assert_eq!(refused, Some(refusal(Error::PeerDead)));
 }
 

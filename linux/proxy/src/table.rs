@@ -3,7 +3,7 @@
 //! A row of an answered call is its number, its name in [`Call`](crate::calls::Call), Linux's name
 //! and arguments, its class with what answers it, and how far it is answered:
 //!
-//! - `at_once { … }` is answered from the proxy's own state, without a turn of the executor;
+//! - `immediate { … }` is answered from the proxy's own state, without a turn of the executor;
 //! - `waits { … }` needs a server or time, and awaits it;
 //! - `tries { … } or waits { … }` is tried at once first, and awaited if that gives `None`;
 //! - `or sleeps { … }` before that: where there are other threads, the one that calls stands in the
@@ -26,15 +26,15 @@
 macro_rules! for_each_call {
     ($callback:ident) => { $callback! {
           0 Read "read" (descriptor, buffer, bytes)
-            tries { prompt::read_at_once(descriptor, buffer, bytes) }
+            tries { fast_io::try_read(descriptor, buffer, bytes) }
             or sleeps { counters::sleeps(descriptor, buffer) }
-            or waits { prompt::read(descriptor, buffer, bytes).await }, Full;
+            or waits { fast_io::read(descriptor, buffer, bytes).await }, Full;
           1 Write "write" (descriptor, buffer, bytes)
-            tries { prompt::write_at_once(descriptor, buffer, bytes) }
-            or waits { io::with_sigpipe(prompt::write(descriptor, buffer, bytes).await) }, Full;
+            tries { fast_io::try_write(descriptor, buffer, bytes) }
+            or waits { io::with_sigpipe(fast_io::write(descriptor, buffer, bytes).await) }, Full;
           2 Open "open" (path, flags, mode)
             waits { files::open(HERE, path, flags, mode).await }, Partial("permission bits are kept, not enforced");
-          3 Close "close" (descriptor) at_once { fd::close(descriptor) }, Full;
+          3 Close "close" (descriptor) immediate { fd::close(descriptor) }, Full;
           4 Stat "stat" (path, status_at) waits { files::stat(HERE, path, status_at, 0).await }, Full;
           5 Fstat "fstat" (descriptor, status_at) waits { files::stat_descriptor(descriptor, status_at).await }, Full;
           6 Lstat "lstat" (path, status_at) waits { files::stat(HERE, path, status_at, NO_FOLLOW).await }, Full;
@@ -45,18 +45,18 @@ macro_rules! for_each_call {
             waits { mapping::mmap([start, bytes, access, flags, descriptor, offset]).await },
             Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; at most 65,530 areas, 256 of them such bytes");
          10 Mprotect "mprotect" (start, bytes, access)
-            tries { mapping::mprotect_at_once(start, bytes, access) }
+            tries { mapping::try_mprotect(start, bytes, access) }
             or waits { Box::pin(shared_files::change(start, bytes, || mapping::mprotect(start, bytes, access))).await },
             Full;
          11 Munmap "munmap" (start, bytes)
             tries { shared_files::change_unshared(start, bytes, || mapping::munmap(start, bytes)) }
             or waits { Box::pin(shared_files::change(start, bytes, || mapping::munmap(start, bytes))).await }, Full;
-         12 Brk "brk" (end) at_once { mapping::brk(end) }, Partial("at most 992 MiB");
+         12 Brk "brk" (end) immediate { mapping::brk(end) }, Partial("at most 992 MiB");
          13 RtSigaction "rt_sigaction" (signal, new_at, old_at, set_bytes)
-            at_once { signals::action(signal, new_at, old_at, set_bytes) }, Full;
+            immediate { signals::action(signal, new_at, old_at, set_bytes) }, Full;
          14 RtSigprocmask "rt_sigprocmask" (how, new_at, old_at, set_bytes)
-            at_once { signals::change_mask(how, new_at, old_at, set_bytes) }, Full;
-         15 RtSigreturn "rt_sigreturn" () at_once { signals::sigreturn() } and replaces_registers, Full;
+            immediate { signals::change_mask(how, new_at, old_at, set_bytes) }, Full;
+         15 RtSigreturn "rt_sigreturn" () immediate { signals::sigreturn() } and replaces_registers, Full;
          16 Ioctl "ioctl" (descriptor, request, argument)
             waits { fd::device_control(descriptor, request, argument).await },
             Full;
@@ -85,15 +85,15 @@ macro_rules! for_each_call {
             tries { shared_files::change_unshared(start, bytes, || mapping::msync(start, bytes, flags)) }
             or waits { Box::pin(shared_files::synchronize(start, bytes, flags)).await }, Full;
          27 Mincore "mincore" (start, bytes, pages_at)
-            at_once { mapping::mincore(start, bytes, pages_at) }, Partial("every mapped page counts as present");
+            immediate { mapping::mincore(start, bytes, pages_at) }, Partial("every mapped page counts as present");
          28 Madvise "madvise" (start, bytes, advice)
-            at_once { mapping::madvise(start, bytes, advice) },
+            immediate { mapping::madvise(start, bytes, advice) },
             Full;
          29 "shmget" absent;
          30 "shmat" absent;
          31 "shmctl" absent;
-         32 Dup "dup" (descriptor) at_once { fd::duplicate(descriptor) }, Full;
-         33 Dup2 "dup2" (descriptor, to) at_once { fd::duplicate_to(descriptor, to, 0, false) }, Full;
+         32 Dup "dup" (descriptor) immediate { fd::duplicate(descriptor) }, Full;
+         33 Dup2 "dup2" (descriptor, to) immediate { fd::duplicate_to(descriptor, to, 0, false) }, Full;
          34 Pause "pause" () waits { signals::suspend(None).await }, Full;
          35 Nanosleep "nanosleep" (wanted_at, left_at) waits { time::sleep(1, 0, wanted_at, left_at).await }, Full;
          36 Getitimer "getitimer" (which, timer_at)
@@ -101,7 +101,7 @@ macro_rules! for_each_call {
          37 Alarm "alarm" (seconds) waits { timers::alarm(seconds).await }, Full;
          38 Setitimer "setitimer" (which, new_at, old_at)
             waits { timers::set_interval(which, new_at, old_at).await }, Partial("those of used time are looked after each 4 ms at most, of a process that sleeps each 64 ms");
-         39 Getpid "getpid" () at_once { process::id() }, Full;
+         39 Getpid "getpid" () immediate { process::id() }, Full;
          40 Sendfile "sendfile" (out, from, offset_at, bytes)
             waits { io::with_sigpipe(transfer::send_file(out, from, offset_at, bytes).await) }, Full;
          41 Socket "socket" (family, kind, protocol)
@@ -177,7 +177,7 @@ macro_rules! for_each_call {
          77 Ftruncate "ftruncate" (descriptor, bytes) waits { io::resize(descriptor, bytes, false).await }, Full;
          78 Getdents "getdents" (descriptor, buffer, bytes)
             waits { io::entries(descriptor, buffer, bytes, EntryForm::Old).await }, Full;
-         79 Getcwd "getcwd" (buffer, bytes) at_once { files::current(buffer, bytes) }, Full;
+         79 Getcwd "getcwd" (buffer, bytes) immediate { files::current(buffer, bytes) }, Full;
          80 Chdir "chdir" (path) waits { files::change_directory(path).await }, Full;
          81 Fchdir "fchdir" (descriptor) waits { files::change_directory_to(descriptor).await }, Full;
          82 Rename "rename" (from, to) waits { files::rename(HERE, from, HERE, to, 0).await }, Full;
@@ -200,10 +200,10 @@ macro_rules! for_each_call {
             Partial("of files; accepted without effect for others");
          94 Lchown "lchown" (path, user, group)
             waits { files::change(HERE, path, false, files::owner(user, group)).await }, Full;
-         95 Umask "umask" (mask) at_once { files::set_mask(mask) }, Full;
+         95 Umask "umask" (mask) immediate { files::set_mask(mask) }, Full;
          96 Gettimeofday "gettimeofday" (time_at, zone_at)
-            at_once { time::time_of_day(time_at, zone_at) }, Partial("the time zone is zero");
-         97 Getrlimit "getrlimit" (resource, limit_at) at_once { process::limit(resource, limit_at) }, Full;
+            immediate { time::time_of_day(time_at, zone_at) }, Partial("the time zone is zero");
+         97 Getrlimit "getrlimit" (resource, limit_at) immediate { process::limit(resource, limit_at) }, Full;
          98 Getrusage "getrusage" (who, usage_at)
             waits { time::resources(who, usage_at).await },
             Partial("all time counts as the program's own; a thread's is as CLOCK_THREAD_CPUTIME_ID has it; of memory what is used now");
@@ -211,17 +211,17 @@ macro_rules! for_each_call {
         100 Times "times" (times_at)
             waits { time::times(times_at).await }, Partial("all time counts as the program's own");
         101 "ptrace" absent;
-        102 Getuid "getuid" () at_once { identity::id(true, |ids| ids.real) }, Full;
+        102 Getuid "getuid" () immediate { identity::id(true, |ids| ids.real) }, Full;
         103 "syslog" absent;
-        104 Getgid "getgid" () at_once { identity::id(false, |ids| ids.real) }, Full;
+        104 Getgid "getgid" () immediate { identity::id(false, |ids| ids.real) }, Full;
         105 Setuid "setuid" (user)
             waits { identity::set(true, user).await },
             Partial("judged as on Linux; the process's, where Linux has ids of threads, and nothing else is refused by them");
         106 Setgid "setgid" (group)
             waits { identity::set(false, group).await },
             Partial("judged as on Linux; the process's, where Linux has ids of threads, and nothing else is refused by them");
-        107 Geteuid "geteuid" () at_once { identity::id(true, |ids| ids.effective) }, Full;
-        108 Getegid "getegid" () at_once { identity::id(false, |ids| ids.effective) }, Full;
+        107 Geteuid "geteuid" () immediate { identity::id(true, |ids| ids.effective) }, Full;
+        108 Getegid "getegid" () immediate { identity::id(false, |ids| ids.effective) }, Full;
         109 Setpgid "setpgid" (process, group) waits { process::set_group(process, group).await }, Full;
         110 Getppid "getppid" () tries { process::parent() } or waits { process::ask_parent().await }, Full;
         111 Getpgrp "getpgrp" () waits { process::group(0).await }, Full;
@@ -232,28 +232,28 @@ macro_rules! for_each_call {
         114 Setregid "setregid" (real, effective)
             waits { identity::set_two(false, [real, effective]).await },
             Partial("judged as on Linux; the process's, where Linux has ids of threads, and nothing else is refused by them");
-        115 Getgroups "getgroups" (count, groups_at) at_once { identity::groups(count, groups_at) }, Full;
+        115 Getgroups "getgroups" (count, groups_at) immediate { identity::groups(count, groups_at) }, Full;
         116 Setgroups "setgroups" (count, groups_at)
             waits { identity::set_groups(count, groups_at).await }, Partial("as setuid; at most 32 groups");
         117 Setresuid "setresuid" (real, effective, saved)
             waits { identity::set_all(true, [real, effective, saved]).await },
             Partial("judged as on Linux; the process's, where Linux has ids of threads, and nothing else is refused by them");
         118 Getresuid "getresuid" (real_at, effective_at, saved_at)
-            at_once { identity::tell(true, [real_at, effective_at, saved_at]) }, Full;
+            immediate { identity::tell(true, [real_at, effective_at, saved_at]) }, Full;
         119 Setresgid "setresgid" (real, effective, saved)
             waits { identity::set_all(false, [real, effective, saved]).await },
             Partial("judged as on Linux; the process's, where Linux has ids of threads, and nothing else is refused by them");
         120 Getresgid "getresgid" (real_at, effective_at, saved_at)
-            at_once { identity::tell(false, [real_at, effective_at, saved_at]) }, Full;
+            immediate { identity::tell(false, [real_at, effective_at, saved_at]) }, Full;
         121 Getpgid "getpgid" (process) waits { process::group(process).await }, Full;
         122 "setfsuid" absent;
         123 "setfsgid" absent;
         124 Getsid "getsid" (process) waits { process::session(process).await }, Full;
         125 Capget "capget" (header_at, data_at)
-            at_once { identity::capabilities(header_at, data_at) },
+            immediate { identity::capabilities(header_at, data_at) },
             Full;
-        126 Capset "capset" (header_at, data_at) at_once { identity::set_capabilities(header_at, data_at) }, Full;
-        127 RtSigpending "rt_sigpending" (set_at, set_bytes) at_once { signals::pending(set_at) }, Full;
+        126 Capset "capset" (header_at, data_at) immediate { identity::set_capabilities(header_at, data_at) }, Full;
+        127 RtSigpending "rt_sigpending" (set_at, set_bytes) immediate { signals::pending(set_at) }, Full;
         128 RtSigtimedwait "rt_sigtimedwait" (set_at, info_at, timeout_at, set_bytes)
             waits { signals::wait_for(set_at, info_at, timeout_at, set_bytes).await }, Full;
         129 RtSigqueueinfo "rt_sigqueueinfo" (process, signal, info_at)
@@ -261,7 +261,7 @@ macro_rules! for_each_call {
             Partial("at most 64 wait for a process, and for each thread");
         130 RtSigsuspend "rt_sigsuspend" (mask_at, mask_bytes)
             waits { signals::suspend(Some(user::read(mask_at)?)).await }, Full;
-        131 Sigaltstack "sigaltstack" (new_at, old_at) at_once { signals::alternate_stack(new_at, old_at) }, Full;
+        131 Sigaltstack "sigaltstack" (new_at, old_at) immediate { signals::alternate_stack(new_at, old_at) }, Full;
         132 Utime "utime" (path, times_at) waits { files::set_times_s(path, times_at).await }, Full;
         133 Mknod "mknod" (path, mode, device)
             waits { unnamed::make_node(HERE, path, mode).await }, Full;
@@ -273,9 +273,9 @@ macro_rules! for_each_call {
             waits { files::file_system_of(descriptor, status_at).await }, Full;
         139 "sysfs" absent;
         140 Getpriority "getpriority" (which, who)
-            at_once { scheduling::priority(which, who) }, Partial("others have niceness 0");
+            immediate { scheduling::priority(which, who) }, Partial("others have niceness 0");
         141 Setpriority "setpriority" (which, who, priority)
-            at_once { scheduling::set_priority(which, who, priority) }, Full;
+            immediate { scheduling::set_priority(which, who, priority) }, Full;
         142 SchedSetparam "sched_setparam" (id, parameters_at)
             tries { scheduling::of_own(id, || scheduling::set_policy(None, parameters_at)) }
             or waits { scheduling::of_another(id, || scheduling::set_policy(None, parameters_at)).await }, Partial("priority 0");
@@ -289,33 +289,33 @@ macro_rules! for_each_call {
             tries { scheduling::of_own(id, || scheduling::policy()) }
             or waits { scheduling::of_another(id, || scheduling::policy()).await }, Partial("SCHED_OTHER");
         146 SchedGetPriorityMax "sched_get_priority_max" (policy)
-            at_once { scheduling::priority_bound(policy, 99) }, Full;
+            immediate { scheduling::priority_bound(policy, 99) }, Full;
         147 SchedGetPriorityMin "sched_get_priority_min" (policy)
-            at_once { scheduling::priority_bound(policy, 1) }, Full;
+            immediate { scheduling::priority_bound(policy, 1) }, Full;
         148 SchedRrGetInterval "sched_rr_get_interval" (id, interval_at)
             tries { scheduling::of_own(id, || scheduling::interval(interval_at)) }
             or waits { scheduling::of_another(id, || scheduling::interval(interval_at)).await }, Full;
-        149 Mlock "mlock" (start, bytes) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
-        150 Munlock "munlock" (start, bytes) at_once { Ok(0) }, Full;
-        151 Mlockall "mlockall" (flags) at_once { mapping::lock_all(flags) }, Full;
-        152 Munlockall "munlockall" () at_once { Ok(0) }, Full;
+        149 Mlock "mlock" (start, bytes) immediate { Ok(0) }, Partial("accepted: memory is never paged out");
+        150 Munlock "munlock" (start, bytes) immediate { Ok(0) }, Full;
+        151 Mlockall "mlockall" (flags) immediate { mapping::lock_all(flags) }, Full;
+        152 Munlockall "munlockall" () immediate { Ok(0) }, Full;
         153 "vhangup" absent;
         154 "modify_ldt" absent;
         155 "pivot_root" absent;
         156 "_sysctl" absent;
         157 Prctl "prctl" (option, argument)
-            at_once { process::prctl(option, argument) },
+            immediate { process::prctl(option, argument) },
             Full;
-        158 ArchPrctl "arch_prctl" (which, address) at_once { threads::base(which, address) }, Full;
+        158 ArchPrctl "arch_prctl" (which, address) immediate { threads::base(which, address) }, Full;
         159 "adjtimex" absent;
         160 Setrlimit "setrlimit" (resource, limit_at)
-            at_once { process::set_limit(resource, limit_at) },
+            immediate { process::set_limit(resource, limit_at) },
             Partial("a hard limit beyond what there is gives EPERM");
         161 "chroot" absent;
-        162 Sync "sync" () at_once { Ok(0) }, Full;
+        162 Sync "sync" () immediate { Ok(0) }, Full;
         163 "acct" absent;
         164 Settimeofday "settimeofday" (time_at, zone_at)
-            at_once { time::set(time_at) }, Partial("EPERM: the clock is the machine's");
+            immediate { time::set(time_at) }, Partial("EPERM: the clock is the machine's");
         165 "mount" absent;
         166 "umount2" absent;
         167 "swapon" absent;
@@ -338,8 +338,8 @@ macro_rules! for_each_call {
         183 "afs_syscall" absent;
         184 "tuxcall" absent;
         185 "security" absent;
-        186 Gettid "gettid" () at_once { threads::id() }, Full;
-        187 Readahead "readahead" (descriptor, offset, bytes) at_once { fd::exists(descriptor) }, Full;
+        186 Gettid "gettid" () immediate { threads::id() }, Full;
+        187 Readahead "readahead" (descriptor, offset, bytes) immediate { fd::exists(descriptor) }, Full;
         188 Setxattr "setxattr" (path, name_at, value_at, bytes, flags)
             waits { files::set_attribute(path, true, flags).await }, Partial("EOPNOTSUPP: files have none");
         189 Lsetxattr "lsetxattr" (path, name_at, value_at, bytes, flags)
@@ -364,9 +364,9 @@ macro_rules! for_each_call {
         200 Tkill "tkill" (thread, signal)
             waits { process::kill_thread(None, thread, signal).await },
             Partial("of threads of other processes only the first");
-        201 Time "time" (time_at) at_once { time::seconds(time_at) }, Full;
+        201 Time "time" (time_at) immediate { time::seconds(time_at) }, Full;
         202 Futex "futex" (at, operation, value, second, second_at, third)
-            tries { futex::at_once([at, operation, value, second, second_at, third]) }
+            tries { futex::try_futex([at, operation, value, second, second_at, third]) }
             or sleeps { futex::sleeps([at, operation, value, second, second_at, third]) }
             or waits { futex::wait([at, operation, value, second, second_at, third]).await },
             Partial("locks with an owner between threads of one process only");
@@ -384,39 +384,39 @@ macro_rules! for_each_call {
         210 "io_cancel" absent;
         211 "get_thread_area" absent;
         212 "lookup_dcookie" absent;
-        213 EpollCreate "epoll_create" (size) at_once { poll::create(0) }, Full;
+        213 EpollCreate "epoll_create" (size) immediate { poll::create(0) }, Full;
         214 "epoll_ctl_old" absent;
         215 "epoll_wait_old" absent;
         216 "remap_file_pages" absent;
         217 Getdents64 "getdents64" (descriptor, buffer, bytes)
             waits { io::entries(descriptor, buffer, bytes, EntryForm::New).await }, Full;
-        218 SetTidAddress "set_tid_address" (id_at) at_once { futex::set_id_address(id_at) }, Full;
+        218 SetTidAddress "set_tid_address" (id_at) immediate { futex::set_id_address(id_at) }, Full;
         219 "restart_syscall" absent;
         220 "semtimedop" absent;
         221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice)
-            at_once { fd::advise(descriptor, advice) }, Full;
+            immediate { fd::advise(descriptor, advice) }, Full;
         222 TimerCreate "timer_create" (clock, event_at, id_at)
-            at_once { timers::create(clock, event_at, id_at) },
+            immediate { timers::create(clock, event_at, id_at) },
             Partial("32 timers; an interval below half a millisecond is told at its times and counted");
         223 TimerSettime "timer_settime" (id, flags, new_at, old_at)
             waits { timers::set(id, flags, new_at, old_at).await }, Full;
         224 TimerGettime "timer_gettime" (id, timer_at) waits { timers::state(id, timer_at).await }, Full;
-        225 TimerGetoverrun "timer_getoverrun" (id) at_once { timers::overrun(id) }, Full;
+        225 TimerGetoverrun "timer_getoverrun" (id) immediate { timers::overrun(id) }, Full;
         226 TimerDelete "timer_delete" (id) waits { timers::delete(id).await }, Full;
         227 ClockSettime "clock_settime" (clock, time_at)
-            at_once { time::set_clock(clock, time_at) }, Full;
+            immediate { time::set_clock(clock, time_at) }, Full;
         228 ClockGettime "clock_gettime" (clock, time_at)
             tries { time::clock(clock, time_at) } or waits { time::of_another(clock, time_at).await },
             Partial("CLOCK_THREAD_CPUTIME_ID is the time for which the thread was the one of its process that ran, also while other processes had the core, but no more than the process used; no clocks of threads of other processes");
-        229 ClockGetres "clock_getres" (clock, time_at) at_once { time::resolution(clock, time_at) }, Full;
+        229 ClockGetres "clock_getres" (clock, time_at) immediate { time::resolution(clock, time_at) }, Full;
         230 ClockNanosleep "clock_nanosleep" (clock, flags, wanted_at, left_at)
             waits { time::sleep(clock, flags, wanted_at, left_at).await }, Full;
         231 ExitGroup "exit_group" (status) waits { process::exit(status).await }, Full;
         232 EpollWait "epoll_wait" (set, events_at, count, timeout_ms)
-            tries { poll::wait_set_at_once(set, events_at, count, timeout_ms) }
+            tries { poll::try_wait_set(set, events_at, count, timeout_ms) }
             or waits { poll::wait_set([set, events_at, count, timeout_ms, 0, 0], false).await }, Full;
         233 EpollCtl "epoll_ctl" (set, operation, descriptor, event_at)
-            at_once { poll::change(set, operation, descriptor, event_at) },
+            immediate { poll::change(set, operation, descriptor, event_at) },
             Partial("a set that a child inherits is a copy");
         234 Tgkill "tgkill" (process, thread, signal)
             waits { process::kill_thread(Some(process), thread, signal).await },
@@ -477,9 +477,9 @@ macro_rules! for_each_call {
         271 Ppoll "ppoll" (entries_at, count, timeout_at, mask_at, mask_bytes)
             waits { poll::poll_masked(entries_at, count, timeout_at, mask_at, mask_bytes).await }, Full;
         272 "unshare" absent;
-        273 SetRobustList "set_robust_list" (head_at, bytes) at_once { futex::set_robust_list(head_at, bytes) }, Full;
+        273 SetRobustList "set_robust_list" (head_at, bytes) immediate { futex::set_robust_list(head_at, bytes) }, Full;
         274 GetRobustList "get_robust_list" (id, head_at, bytes_at)
-            at_once { futex::robust_list(id, head_at, bytes_at) }, Partial("of the own process");
+            immediate { futex::robust_list(id, head_at, bytes_at) }, Partial("of the own process");
         275 Splice "splice" (from, from_at, to, to_at, bytes, flags)
             waits { io::with_sigpipe(transfer::splice([from, from_at, to, to_at, bytes, flags]).await) },
             Partial("copies; two readers of one pipe at once may both get its bytes");
@@ -487,22 +487,22 @@ macro_rules! for_each_call {
             waits { io::with_sigpipe(transfer::tee(from, to, bytes, flags).await) },
             Partial("copies, at most 64 KiB a call");
         277 SyncFileRange "sync_file_range" (descriptor, offset, bytes, flags)
-            at_once { fd::bring_out(descriptor, flags) }, Full;
+            immediate { fd::bring_out(descriptor, flags) }, Full;
         278 "vmsplice" absent;
         279 "move_pages" absent;
         280 Utimensat "utimensat" (directory, path, times_at, flags)
             waits { files::set_times(directory, path, times_at, flags).await }, Full;
         281 EpollPwait "epoll_pwait" (set, events_at, count, timeout_ms, mask_at, mask_bytes)
-            tries { if mask_at == 0 { poll::wait_set_at_once(set, events_at, count, timeout_ms) } else { None } }
+            tries { if mask_at == 0 { poll::try_wait_set(set, events_at, count, timeout_ms) } else { None } }
             or waits { poll::wait_set([set, events_at, count, timeout_ms, mask_at, mask_bytes], true).await }, Full;
         282 Signalfd "signalfd" (descriptor, set_at, set_bytes)
-            at_once { signals::open(descriptor, set_at, set_bytes, 0) },
+            immediate { signals::open(descriptor, set_at, set_bytes, 0) },
             Partial("the set of a signalfd that a child inherits is a copy; not sent by SCM_RIGHTS");
         283 TimerfdCreate "timerfd_create" (clock, flags)
             waits { timers::open(clock, flags).await },
             Partial("an interval below half a millisecond makes ready at its times; all expirations are counted");
         284 Eventfd "eventfd" (count)
-            at_once { counters::create(count, 0) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
+            immediate { counters::create(count, 0) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
         285 Fallocate "fallocate" (descriptor, mode, offset, bytes)
             waits { io::allocate(descriptor, mode, offset, bytes).await }, Full;
         286 TimerfdSettime "timerfd_settime" (descriptor, flags, new_at, old_at)
@@ -512,11 +512,11 @@ macro_rules! for_each_call {
         288 Accept4 "accept4" (descriptor, address_at, bytes_at, flags)
             waits { sockets::accept(descriptor, address_at, bytes_at, flags).await }, Full;
         289 Signalfd4 "signalfd4" (descriptor, set_at, set_bytes, flags)
-            at_once { signals::open(descriptor, set_at, set_bytes, flags) }, Partial("as signalfd");
+            immediate { signals::open(descriptor, set_at, set_bytes, flags) }, Partial("as signalfd");
         290 Eventfd2 "eventfd2" (count, flags)
-            at_once { counters::create(count, flags) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
-        291 EpollCreate1 "epoll_create1" (flags) at_once { poll::create(flags) }, Full;
-        292 Dup3 "dup3" (descriptor, to, flags) at_once { fd::duplicate_to(descriptor, to, flags, true) }, Full;
+            immediate { counters::create(count, flags) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
+        291 EpollCreate1 "epoll_create1" (flags) immediate { poll::create(flags) }, Full;
+        292 Dup3 "dup3" (descriptor, to, flags) immediate { fd::duplicate_to(descriptor, to, flags, true) }, Full;
         293 Pipe2 "pipe2" (pair_at, flags) waits { fd::pipe(pair_at, flags).await }, Full;
         294 "inotify_init1" absent;
         295 Preadv "preadv" (descriptor, vectors_at, count, offset, offset_high)
@@ -539,11 +539,11 @@ macro_rules! for_each_call {
         303 "name_to_handle_at" absent;
         304 "open_by_handle_at" absent;
         305 "clock_adjtime" absent;
-        306 Syncfs "syncfs" (descriptor) at_once { fd::exists(descriptor) }, Full;
+        306 Syncfs "syncfs" (descriptor) immediate { fd::exists(descriptor) }, Full;
         307 Sendmmsg "sendmmsg" (descriptor, headers_at, count, flags)
             waits { messages::send_many(descriptor, headers_at, count, flags).await }, Partial("as sendto");
         308 "setns" absent;
-        309 Getcpu "getcpu" (core_at, node_at, cache_at) at_once { scheduling::core(core_at, node_at) }, Full;
+        309 Getcpu "getcpu" (core_at, node_at, cache_at) immediate { scheduling::core(core_at, node_at) }, Full;
         310 "process_vm_readv" absent;
         311 "process_vm_writev" absent;
         312 "kcmp" absent;
@@ -554,7 +554,7 @@ macro_rules! for_each_call {
             waits { files::rename(from_directory, from, to_directory, to, flags).await },
             Full;
         317 "seccomp" absent;
-        318 Getrandom "getrandom" (buffer, bytes, flags) at_once { process::random(buffer, bytes, flags) }, Full;
+        318 Getrandom "getrandom" (buffer, bytes, flags) immediate { process::random(buffer, bytes, flags) }, Full;
         319 MemfdCreate "memfd_create" (name_at, flags)
             waits { unnamed::create_memory(name_at, flags).await },
             Partial("mapped as any file");
@@ -564,8 +564,8 @@ macro_rules! for_each_call {
             waits { Box::pin(exec::execve_at([directory, path, arguments_at, environment_at, flags])).await }
             and replaces_registers, Full;
         323 "userfaultfd" absent;
-        324 Membarrier "membarrier" (command, flags, core) at_once { scheduling::barrier(command, flags) }, Full;
-        325 Mlock2 "mlock2" (start, bytes, flags) at_once { mapping::lock(flags) }, Full;
+        324 Membarrier "membarrier" (command, flags, core) immediate { scheduling::barrier(command, flags) }, Full;
+        325 Mlock2 "mlock2" (start, bytes, flags) immediate { mapping::lock(flags) }, Full;
         326 CopyFileRange "copy_file_range" (from, from_at, to, to_at, bytes, flags)
             waits { transfer::copy_range([from, from_at, to, to_at, bytes, flags]).await },
             Partial("copies; ranges of one file that overlap are not refused");
@@ -600,7 +600,7 @@ macro_rules! for_each_call {
         435 Clone3 "clone3" (wishes_at, bytes)
             tries { fork::thread_by_clone3(wishes_at, bytes) } or waits { fork::clone_by(wishes_at, bytes).await },
             Partial("as clone; no set_tid");
-        436 CloseRange "close_range" (first, last, flags) at_once { fd::close_range(first, last, flags) }, Full;
+        436 CloseRange "close_range" (first, last, flags) immediate { fd::close_range(first, last, flags) }, Full;
         437 Openat2 "openat2" (directory, path, how_at, bytes)
             waits { files::open_how(directory, path, how_at, bytes).await },
             Partial("as openat; RESOLVE_CACHED gives EAGAIN, other resolve flags EINVAL");

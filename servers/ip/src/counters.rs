@@ -65,5 +65,5 @@ counters! {
     /// Frames given to a restarted driver again.
     resubmitted,
     /// A buffer given back that was not out.
-    bad_give_back,
+    bad_releases,
 }

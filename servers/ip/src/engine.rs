@@ -64,7 +64,7 @@ pub struct Output {
     /// To the driver: frames to send,
     pub transmit: Vec<Span>,
     /// receive buffers it may use again.
-    pub give_back: Vec<u16>,
+    pub released: Vec<u16>,
     /// To TCP: packets that arrived,
     pub received: Vec<Span>,
     /// transmit buffers that are free,
@@ -150,7 +150,7 @@ impl<M: Memory> Ip<M> {
     pub fn detach_driver(&mut self) -> BufferSet {
         self.attached = false;
         self.output.transmit.clear();
-        self.output.give_back.clear();
+        self.output.released.clear();
         self.early.iter().fold(self.with_tcp, |mut held, packet| {
             held.insert(packet.buffer);
             held
@@ -249,7 +249,7 @@ impl<M: Memory> Ip<M> {
     /// neighbour are dropped.
     pub fn detach_tcp(&mut self) {
         self.tcp = false;
-        self.output.give_back.extend(self.with_tcp.iter());
+        self.output.released.extend(self.with_tcp.iter());
         self.with_tcp = BufferSet::EMPTY;
         self.output.received.clear();
         self.output.sent.clear();
@@ -276,12 +276,12 @@ impl<M: Memory> Ip<M> {
     }
 
     /// Receive buffers from TCP.
-    pub fn give_back(&mut self, buffers: &[u16]) {
+    pub fn release_buffers(&mut self, buffers: &[u16]) {
         for &buffer in buffers {
             if self.with_tcp.remove(buffer) {
-                self.output.give_back.push(buffer);
+                self.output.released.push(buffer);
             } else {
-                self.counters.bad_give_back += 1;
+                self.counters.bad_releases += 1;
             }
         }
     }
@@ -328,7 +328,7 @@ impl<M: Memory> Ip<M> {
             output.transmit.clear();
             // A buffer given back between `detach_driver` and the driver's answer was in the set we
             // said we hold.
-            self.output.give_back = core::mem::take(&mut output.give_back);
+            self.output.released = core::mem::take(&mut output.released);
         }
         output
     }
@@ -348,7 +348,7 @@ impl<M: Memory> Ip<M> {
     fn drop_early(&mut self) {
         self.early_until_ns = None;
         self.counters.no_tcp += self.early.len() as u64;
-        self.output.give_back.extend(self.early.drain(..).map(|packet| packet.buffer));
+        self.output.released.extend(self.early.drain(..).map(|packet| packet.buffer));
     }
 
     /// A packet for TCP: its buffer is TCP's until it comes back.

@@ -76,8 +76,8 @@ impl PacketsServer for Service {
         self.wakeup.notify();
     }
 
-    fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
-        self.ip.borrow_mut().give_back(&buffers);
+    fn release_buffers(&self, _: &Peer, buffers: Vec<u16>) {
+        self.ip.borrow_mut().release_buffers(&buffers);
         self.wakeup.notify();
     }
 
@@ -146,7 +146,7 @@ async fn link(service: &Service, driver: &NetworkClient) {
 #[derive(Default)]
 struct Outboxes {
     transmit: Outbox<Span>,
-    give_back: Outbox<u16>,
+    released: Outbox<u16>,
     received: Outbox<Span>,
     sent: Outbox<u16>,
 }
@@ -156,7 +156,7 @@ impl Outboxes {
     fn drop_stale(&mut self, (driver, tcp): (bool, bool)) {
         if driver {
             self.transmit.clear();
-            self.give_back.clear();
+            self.released.clear();
         }
         if tcp {
             self.received.clear();
@@ -169,8 +169,8 @@ impl Outboxes {
         let mut all_out = true;
         if let Some(driver) = driver {
             self.transmit.extend(output.transmit);
-            self.give_back.extend(output.give_back);
-            all_out &= self.give_back.flush(|buffers| driver.give_back(buffers).is_ok());
+            self.released.extend(output.released);
+            all_out &= self.released.flush(|buffers| driver.release_buffers(buffers).is_ok());
             all_out &= self.transmit.flush(|frames| driver.transmit(frames).is_ok());
         }
         let Some(tcp) = tcp else { return all_out };

@@ -40,7 +40,7 @@ impl<M: Memory> Ip<M> {
         for &frame in frames {
             self.counters.frames += 1;
             if let Fate::Done = self.frame_arrived(frame, now_ns) {
-                self.output.give_back.push(frame.buffer);
+                self.output.released.push(frame.buffer);
             }
         }
     }

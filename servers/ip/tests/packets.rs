@@ -112,7 +112,7 @@ fn running(machine: &Machine) -> Ip<Region> {
     assert_eq!((attached.host, attached.busy), (ip.host(), BufferSet::EMPTY));
     ip.received(&[machine.arrive(0, &arp(ArpOperation::Request, OURS))], 1);
     let output = ip.take_output();
-    assert_eq!((output.give_back, output.transmit.len()), (vec![0], 1));
+    assert_eq!((output.released, output.transmit.len()), (vec![0], 1));
     ip.transmitted(&[output.transmit[0].buffer]);
     ip
 }
@@ -123,7 +123,7 @@ fn arp_and_echo_are_answered() {
     let mut ip = running(&machine);
     ip.received(&[machine.arrive(1, &ping())], 2);
     let output = ip.take_output();
-    assert_eq!(output.give_back, [1]);
+    assert_eq!(output.released, [1]);
     let reply = machine.sent(output.transmit[0]);
     let frame = EthernetFrame::new_checked(&reply[..]).unwrap();
     assert_eq!((frame.dst_addr(), frame.src_addr()), (PEER_ETHERNET, OUR_ETHERNET));
@@ -144,10 +144,10 @@ fn segments_pass_by_reference_without_padding() {
     ip.received(&[machine.arrive(9, &frame)], 2);
     let output = ip.take_output();
     assert_eq!(output.received, [Span { buffer: 9, offset: 26, length: 23 }]);
-    assert!(output.give_back.is_empty());
-    ip.give_back(&[9, 9, 700]);
-    assert_eq!(ip.take_output().give_back, [9]);
-    assert_eq!(ip.counters().bad_give_back, 2);
+    assert!(output.released.is_empty());
+    ip.release_buffers(&[9, 9, 700]);
+    assert_eq!(ip.take_output().released, [9]);
+    assert_eq!(ip.counters().bad_releases, 2);
 }
 
 /// A new IP is told at once of all that its predecessor left, and TCP comes after that.
@@ -173,17 +173,17 @@ fn what_comes_before_tcp_waits_for_it_and_not_for_ever() {
     let received: Vec<u16> = ip.take_output().received.iter().map(|span| span.buffer).collect();
     assert_eq!(received, all.iter().collect::<Vec<_>>());
     assert_eq!(ip.next_ns(), None);
-    ip.give_back(&received);
-    assert_eq!(ip.take_output().give_back.len(), 256);
+    ip.release_buffers(&received);
+    assert_eq!(ip.take_output().released.len(), 256);
 
     let mut ip = attached();
     let packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
     ip.received(&[machine.arrive(7, &packet)], 1);
     assert_eq!(ip.counters().no_tcp, 1, "a driver that tells a frame twice fills no memory");
-    assert_eq!(ip.take_output().give_back, [7]);
+    assert_eq!(ip.take_output().released, [7]);
     let mut ip = attached();
     ip.poll(SECOND_NS);
-    assert_eq!((ip.take_output().give_back.len(), ip.counters().no_tcp), (256, 256));
+    assert_eq!((ip.take_output().released.len(), ip.counters().no_tcp), (256, 256));
     assert_eq!((ip.next_ns(), ip.detach_driver()), (None, BufferSet::EMPTY));
 }
 
@@ -243,16 +243,16 @@ fn a_new_driver_gets_what_the_old_one_did_not_send() {
     // Dead; TCP goes on meanwhile.
     let held = ip.detach_driver();
     assert_eq!(held, BufferSet::range(5, 6));
-    ip.give_back(&[5]);
+    ip.release_buffers(&[5]);
     ip.send(&[machine.packet(42, PEER)], 3);
     let output = ip.take_output();
-    assert!(output.transmit.is_empty() && output.give_back.is_empty());
+    assert!(output.transmit.is_empty() && output.released.is_empty());
 
     ip.attach_driver(link(BufferSet::EMPTY), 4);
     let output = ip.take_output();
     assert_eq!(output.transmit.iter().map(|span| span.buffer).collect::<Vec<_>>(), [41, 42]);
     assert_eq!(output.transmit[0], before[1]);
-    assert_eq!((output.give_back, output.resumed), (vec![5], true));
+    assert_eq!((output.released, output.resumed), (vec![5], true));
 }
 
 /// A new driver tells how far the device has come: what it has read is not sent again, though the
@@ -384,7 +384,7 @@ fn a_new_tcp_holds_nothing() {
     ip.send(&[machine.packet(40, PEER), machine.packet(41, Ipv4Addr::new(10, 0, 2, 99))], 2);
     assert_eq!(ip.attach_tcp().busy, BufferSet::range(40, 41));
     let output = ip.take_output();
-    assert_eq!(output.give_back, [5]);
+    assert_eq!(output.released, [5]);
     assert!(output.received.is_empty() && output.sent.is_empty());
 }
 
@@ -473,8 +473,8 @@ fn no_packet_panics_it_and_none_is_lost_count_of() {
         ip.poll(round * 1000);
         let output = ip.take_output();
         ip.transmitted(&output.transmit.iter().map(|span| span.buffer).collect::<Vec<_>>());
-        ip.give_back(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
-        for buffer in output.give_back.iter().chain(&ip.take_output().give_back) {
+        ip.release_buffers(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        for buffer in output.released.iter().chain(&ip.take_output().released) {
             assert!(held.remove(*buffer));
         }
         assert!(held.is_empty());

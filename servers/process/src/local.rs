@@ -7,7 +7,7 @@ use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId, Right};
 use contracts::sockets::*;
 use process_core::open::Descriptions;
-use process_core::sockets::{CAPACITY_BYTES, Sender, Sockets, Wish};
+use process_core::sockets::{CAPACITY_BYTES, ReceiveOptions, Sender, Sockets};
 
 use crate::descriptions::{Service, length_of};
 
@@ -167,8 +167,8 @@ impl SocketsServer for Service {
     ) -> Outcome<Received> {
         let bulk = peer.bulk();
         let put = |offset: usize, bytes: &[u8]| bulk.write(span.offset as usize + offset, bytes).is_ok();
-        let wish = Wish { room: length_of(span), rights: rights as usize, peek };
-        self.repeat(id, wait, |table| table.receive(peer.id(), id, wish, put)).await
+        let options = ReceiveOptions { room: length_of(span), rights: rights as usize, peek };
+        self.repeat(id, wait, |table| table.receive(peer.id(), id, options, put)).await
     }
 
     fn peer_closed(&self, peer: &Peer) {

@@ -27,7 +27,7 @@ use contracts::sockets::{LocalAddress, Received, SocketKind};
 use counter::{BYTES, Counter, Refused};
 
 use crate::pipe::{self, ATOMIC_BYTES, Pipe, Room};
-use crate::sockets::{Sender, Sockets, Wish};
+use crate::sockets::{ReceiveOptions, Sender, Sockets};
 use crate::timer::{Now, Timers};
 use pipes::{End, Named};
 
@@ -318,22 +318,22 @@ impl Descriptions {
         &mut self,
         client: u64,
         id: DescriptionId,
-        wish: Wish,
+        options: ReceiveOptions,
         put: impl FnMut(usize, &[u8]) -> bool,
     ) -> Result<Received, Error> {
-        let got = self.sockets(client, id)?.receive(id, wish, put)?;
+        let got = self.sockets(client, id)?.receive(id, options, put)?;
         for right in &got.rights {
             match right.origin {
                 Origin::Process => {
                     if let Some(open) = self.all.get_mut(&right.token) {
                         open.holders.add(client);
                     }
-                    if !wish.peek {
+                    if !options.peek {
                         self.take_from_flight(right.token);
                     }
                 }
                 Origin::Console => {}
-                Origin::Files | Origin::Network if wish.peek => {}
+                Origin::Files | Origin::Network if options.peek => {}
                 Origin::Files | Origin::Network => {
                     self.tickets.insert(right.token, (right.origin, Some(client)));
                 }
@@ -441,7 +441,7 @@ impl Descriptions {
                 };
             }
             Object::Socket => {
-                let got = self.receive(client, id, Wish { room, ..Wish::default() }, put)?;
+                let got = self.receive(client, id, ReceiveOptions { room, ..ReceiveOptions::default() }, put)?;
                 return Ok(got.bytes as usize);
             }
             Object::PipeEnd { pipe, .. } | Object::NamedEnd(End { pipe, .. }) => *pipe,

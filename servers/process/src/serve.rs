@@ -97,7 +97,7 @@ impl ProcessServer for Service {
         Ok(())
     }
 
-    async fn returned(&self, peer: &Peer, child: ProcessId) -> Result<Vec<StackChange>, ProcessError> {
+    async fn vfork_wait(&self, peer: &Peer, child: ProcessId) -> Result<Vec<StackChange>, ProcessError> {
         let parent = self.caller(peer)?;
         let mut asked = Asked { server: self, parent, child, is_told: false };
         let taken = self.changed.until(|| self.vforks.borrow_mut().take_changes(parent, child)).await;
@@ -105,7 +105,7 @@ impl ProcessServer for Service {
         taken
     }
 
-    async fn give_back(&self, peer: &Peer, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError> {
+    async fn vfork_release(&self, peer: &Peer, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError> {
         let child = self.caller(peer)?;
         self.vforks.borrow_mut().add_changes(child, changes)?;
         if is_last && self.vforks.borrow_mut().complete(child) {

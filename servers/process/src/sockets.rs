@@ -118,7 +118,7 @@ pub struct Sender<'a> {
 
 /// How to receive.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
+pub struct ReceiveOptions {
     /// At most so many bytes,
     pub room: usize,
     /// and so many rights.
@@ -421,7 +421,7 @@ impl Sockets {
     pub fn receive(
         &mut self,
         id: DescriptionId,
-        wish: Wish,
+        options: ReceiveOptions,
         mut put: impl FnMut(usize, &[u8]) -> bool,
     ) -> Result<Received, Error> {
         let socket = self.get(id)?;
@@ -449,20 +449,20 @@ impl Sockets {
         let mut done = 0;
         for message in core::iter::once(first).chain(others) {
             let left = &message.bytes[message.taken..];
-            let part = &left[..left.len().min(wish.room - done)];
+            let part = &left[..left.len().min(options.room - done)];
             if !put(done, part) {
                 return Err(Error::Invalid);
             }
             done += part.len();
-            if done == wish.room {
+            if done == options.room {
                 break;
             }
         }
         let whole = if socket.is_stream() { done } else { first.bytes.len() };
         let mut rights = first.rights.clone();
-        let unwanted = rights.split_off(rights.len().min(wish.rights));
+        let unwanted = rights.split_off(rights.len().min(options.rights));
         let lost_rights = !unwanted.is_empty();
-        if !wish.peek {
+        if !options.peek {
             self.take(id, done)?;
             self.lost.extend(unwanted);
         }

@@ -79,7 +79,7 @@ pub struct Output {
     /// Packets.
     pub send: Vec<Span>,
     /// Buffers.
-    pub give_back: Vec<u16>,
+    pub released: Vec<u16>,
 }
 
 /// TCP.
@@ -101,7 +101,7 @@ pub struct Tcp<M> {
     pub(crate) buffer_pool: BufferPool,
     pub(crate) empty_set: SocketSet<'static>,
     pub(crate) host: Option<Ipv4Addr>,
-    pub(crate) give_back: Vec<u16>,
+    pub(crate) released: Vec<u16>,
     pub(crate) next_id: ConnectionId,
     pub(crate) initial_numbers: InitialNumbers,
     pub(crate) counters: Counters,
@@ -131,7 +131,7 @@ impl<M: Memory> Tcp<M> {
             buffer_pool: BufferPool::default(),
             empty_set: SocketSet::new(Vec::new()),
             host: None,
-            give_back: Vec::new(),
+            released: Vec::new(),
             next_id: 1,
             initial_numbers: InitialNumbers::new(secret),
             counters: Counters::default(),
@@ -169,7 +169,7 @@ impl<M: Memory> Tcp<M> {
     /// with the device and what has left the machine. If the link was not `kept` packets may be
     /// lost: see [`Tcp::resume`]. Gives how many packets go again.
     pub fn attached(&mut self, busy: &BufferSet, kept: bool, now_ns: u64) -> usize {
-        self.give_back.clear();
+        self.released.clear();
         let again = self.wire.restart(busy);
         self.datagrams_may_go();
         if !kept {
@@ -212,7 +212,7 @@ impl<M: Memory> Tcp<M> {
                 },
                 Err(_) => self.counters.bad += 1,
             }
-            self.give_back.push(packet.buffer);
+            self.released.push(packet.buffer);
         }
     }
 
@@ -255,7 +255,7 @@ impl<M: Memory> Tcp<M> {
 
     /// What IP gets.
     pub fn take_output(&mut self) -> Output {
-        Output { send: self.wire.take_out(), give_back: core::mem::take(&mut self.give_back) }
+        Output { send: self.wire.take_out(), released: core::mem::take(&mut self.released) }
     }
 
     /// What programs may want to know, each once, in the order of arrival.

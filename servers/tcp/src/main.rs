@@ -83,7 +83,7 @@ fn told(notice: &Notice) {
 
 /// Polls the protocol after each batch of packets or operations, and passes on what comes of it.
 async fn turns(service: Rc<Service>, ip: PacketsClient) {
-    let (mut send, mut give_back) = (Outbox::default(), Outbox::default());
+    let (mut send, mut released) = (Outbox::default(), Outbox::default());
     loop {
         let (output, next_ns) = {
             let mut sockets = service.sockets.borrow_mut();
@@ -99,12 +99,12 @@ async fn turns(service: Rc<Service>, ip: PacketsClient) {
         if service.stale.take() {
             // Kept back for an IP that is no more; `attached` lists it again.
             send.clear();
-            give_back.clear();
+            released.clear();
         }
         if service.attached.get() {
             send.extend(output.send);
-            give_back.extend(output.give_back);
-            all_out &= give_back.flush(|buffers| ip.give_back(buffers).is_ok());
+            released.extend(output.released);
+            all_out &= released.flush(|buffers| ip.release_buffers(buffers).is_ok());
             all_out &= send.flush(|packets| ip.send(packets).is_ok());
         }
         let now_ns = runtime::now_ns();

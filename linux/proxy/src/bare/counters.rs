@@ -284,7 +284,7 @@ fn waits(found: &Description) -> bool {
 }
 
 /// read, where nobody has to be waited for: of a counter above 0.
-pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let (waits, is_readable) = look_at(descriptor, |found| (waits(found), counter(found).is_readable()))?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
@@ -299,7 +299,7 @@ pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome>
     Some(taken.and_then(|taken| user::write(buffer, &taken)).map(|()| BYTES as u64).map_err(Failure::from))
 }
 
-/// read of a counter at 0, as [`read_at_once`] said: where the thread sleeps until it can.
+/// read of a counter at 0, as [`try_read`] said: where the thread sleeps until it can.
 pub fn sleeps(descriptor: u64, buffer: u64) -> Option<Line> {
     let (server, number) = with_state(|state| state.descriptors.get(descriptor).map(object)).ok()?;
     if server != server::COUNTER || signalled() {
@@ -310,7 +310,7 @@ pub fn sleeps(descriptor: u64, buffer: u64) -> Option<Line> {
 }
 
 /// write, where nobody has to be waited for: to a counter with room.
-pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     look_at(descriptor, |_| ())?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));

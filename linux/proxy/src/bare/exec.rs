@@ -270,7 +270,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         // The parent finds closed what exec closes; it hears of both by ways of their own.
         proxy().until_all_is_closed().await;
     }
-    vfork::give_back(changes).await;
+    vfork::release_parent(changes).await;
     Ok(())
 }
 

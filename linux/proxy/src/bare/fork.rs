@@ -24,7 +24,7 @@ use zerocopy::IntoBytes;
 
 /// What clone asks for besides a copy.
 #[derive(Clone, Copy, Default)]
-struct Wishes {
+struct CloneOptions {
     stack: u64,
     thread_pointer: Option<u64>,
     parent_id_at: u64,
@@ -48,10 +48,10 @@ fn check(flags: u64) -> Result<(), Errno> {
     if flags & CLONE_NEW != 0 || shares_handlers_alone || has_another_parent { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-impl Wishes {
-    fn new([flags, stack, parent_id_at, child_id_at, thread_pointer]: [u64; 5]) -> Wishes {
+impl CloneOptions {
+    fn new([flags, stack, parent_id_at, child_id_at, thread_pointer]: [u64; 5]) -> CloneOptions {
         let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };
-        Wishes {
+        CloneOptions {
             stack,
             thread_pointer: (flags & CLONE_SETTLS != 0).then_some(thread_pointer),
             parent_id_at: when(CLONE_PARENT_SETTID, parent_id_at),
@@ -120,12 +120,12 @@ fn thread(arguments: [u64; 5]) -> Outcome {
     if arguments[0] & SHARED != SHARED || arguments[0] & CLONE_PIDFD != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let wishes = Wishes::new(arguments);
-    let Wishes { stack, thread_pointer, clear_id_at, .. } = wishes;
-    let id = threads::add(&threads::Wishes { stack, thread_pointer, clear_id_at })?;
+    let options = CloneOptions::new(arguments);
+    let CloneOptions { stack, thread_pointer, clear_id_at, .. } = options;
+    let id = threads::add(&threads::ThreadOptions { stack, thread_pointer, clear_id_at })?;
     // Bad pointers are the program's own; Linux ignores them too.
-    let _ = user::write_if(wishes.parent_id_at, &(id as u32));
-    let _ = user::write_if(wishes.child_id_at, &(id as u32));
+    let _ = user::write_if(options.parent_id_at, &(id as u32));
+    let _ = user::write_if(options.child_id_at, &(id as u32));
     Ok(id)
 }
 
@@ -137,40 +137,40 @@ pub async fn clone(arguments: [u64; 5]) -> Outcome {
         // Both would go to the same place.
         return Err(Errno::EINVAL.into());
     }
-    copy(Wishes::new(arguments)).await
+    copy(CloneOptions::new(arguments)).await
 }
 
 /// clone3 for a process.
 pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
     let (arguments, handle_at) = arguments(at, bytes)?;
     check(arguments[0])?;
-    copy(Wishes { handle_at, ..Wishes::new(arguments) }).await
+    copy(CloneOptions { handle_at, ..CloneOptions::new(arguments) }).await
 }
 
 /// fork, or vfork.
 pub async fn fork(is_vfork: bool) -> Outcome {
-    copy(Wishes { is_vfork, shares_stack: is_vfork, ..Wishes::default() }).await
+    copy(CloneOptions { is_vfork, shares_stack: is_vfork, ..CloneOptions::default() }).await
 }
 
-async fn copy(wishes: Wishes) -> Outcome {
+async fn copy(options: CloneOptions) -> Outcome {
     let process = &proxy().process;
-    let forked = process.fork_prepare(wishes.is_vfork).await?;
+    let forked = process.fork_prepare(options.is_vfork).await?;
     let stack = entry::registers().rsp;
     let [domain, context] = forked.handles.map(Handle);
     // A child has pieces of files whole.
     let turn = shared_files::turn_if_active().await;
-    let mut done = fill(&wishes, &forked, domain).await;
+    let mut done = fill(&options, &forked, domain).await;
     drop(turn);
     // Only the parent has it; before the start the child cannot have ended and vanished.
     let mut handle = None;
-    if done.is_ok() && wishes.handle_at != 0 {
+    if done.is_ok() && options.handle_at != 0 {
         match process_handles::add(forked.process, 0).await {
             Ok(number) => handle = Some(number),
             Err(failure) => done = Err(failure),
         }
     }
     if let (Some(number), Ok(())) = (handle, done) {
-        done = user::write(wishes.handle_at, &(number as u32)).map_err(Failure::from);
+        done = user::write(options.handle_at, &(number as u32)).map_err(Failure::from);
     }
     if done.is_ok() {
         done = start(context);
@@ -181,8 +181,8 @@ async fn copy(wishes: Wishes) -> Outcome {
     match done {
         Ok(()) => {
             // A bad pointer is the program's own; Linux ignores it too.
-            let _ = user::write_if(wishes.parent_id_at, &forked.process);
-            if wishes.is_vfork { vfork::wait(forked.process, stack).await } else { Ok(forked.process.into()) }
+            let _ = user::write_if(options.parent_id_at, &forked.process);
+            if options.is_vfork { vfork::wait(forked.process, stack).await } else { Ok(forked.process.into()) }
         }
         Err(failure) => {
             if let Some(number) = handle {
@@ -206,8 +206,8 @@ fn start(child: Handle) -> Result<(), Failure> {
 }
 
 /// Descriptions first, then memory with the state the child starts from.
-async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Failure> {
-    counters::share(wishes.is_vfork).await?;
+async fn fill(options: &CloneOptions, forked: &Forked, child: Handle) -> Result<(), Failure> {
+    counters::share(options.is_vfork).await?;
     // Else the child would be given what this process has closed.
     proxy().until_few_are_closing().await;
     // Asked together, then awaited.
@@ -220,22 +220,22 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     // The child finds the thread that forks where this process has its first.
     let (first, handlers) = with_block(|block| {
         let first = block.first;
-        (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
-        block.process.vfork_stack_at = match wishes.is_vfork {
-            true if wishes.shares_stack => forking.registers.rsp,
+        (block.process.child, block.process.child_id_at) = (forked.process.into(), options.child_id_at);
+        block.process.vfork_stack_at = match options.is_vfork {
+            true if options.shares_stack => forking.registers.rsp,
             true => vfork::NOTHING,
             false => 0,
         };
-        let handlers = wishes.clears_handlers.then(|| Box::new(block.process.signals));
+        let handlers = options.clears_handlers.then(|| Box::new(block.process.signals));
         if handlers.is_some() {
             block.process.signals.reset_for_exec();
         }
         block.first = forking;
-        block.first.clear_id_at = wishes.clear_id_at;
-        if wishes.stack != 0 {
-            block.first.registers.rsp = wishes.stack;
+        block.first.clear_id_at = options.clear_id_at;
+        if options.stack != 0 {
+            block.first.registers.rsp = options.stack;
         }
-        block.first.bases[0] = wishes.thread_pointer.unwrap_or(forking.bases[0]);
+        block.first.bases[0] = options.thread_pointer.unwrap_or(forking.bases[0]);
         (first, handlers)
     });
     let done = sys::domain_fork(child);

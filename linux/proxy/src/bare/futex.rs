@@ -140,7 +140,7 @@ fn in_common(at: u64, operation: u64) -> Option<(u64, u64)> {
 }
 
 /// futex, where nobody sleeps. `None` for what may have to, or has to ask.
-pub fn at_once([at, operation, value, second, second_at, third]: [u64; 6]) -> Option<Outcome> {
+pub fn try_futex([at, operation, value, second, second_at, third]: [u64; 6]) -> Option<Outcome> {
     const UNLOCK_PI: u64 = 7;
     const TRY_LOCK_PI: u64 = 8;
     let answer = || {
@@ -273,7 +273,7 @@ fn must_sleep(at: u64, value: u64, bits: u32) -> Result<(), Failure> {
     }
 }
 
-/// futex, where the thread has to sleep as [`at_once`] said, and only other threads of the process
+/// futex, where the thread has to sleep as [`immediate`] said, and only other threads of the process
 /// end that.
 pub fn sleeps([at, operation, _, timeout_at, _, third]: [u64; 6]) -> Option<Line> {
     let by_threads = matches!(operation & 0x7f, WAIT | WAIT_BITSET) && timeout_at == 0;

@@ -353,7 +353,7 @@ pub fn lock_all(flags: u64) -> Outcome {
 
 /// mprotect, but for what takes the right to write from bytes of files: what was stored there is
 /// to be brought to them first.
-pub fn mprotect_at_once(start: u64, bytes: u64, access: u64) -> Option<Outcome> {
+pub fn try_mprotect(start: u64, bytes: u64, access: u64) -> Option<Outcome> {
     let changes_alone = access & PROT_WRITE != 0 || !shared_files::lies_in(start, bytes);
     changes_alone.then(|| mprotect(start, bytes, access))
 }
@@ -387,8 +387,8 @@ pub fn msync(start: u64, bytes: u64, flags: u64) -> Outcome {
     const ASYNCHRONOUS: u64 = 1;
     const SYNCHRONOUS: u64 = 4;
     const KNOWN: u64 = 7;
-    let at_once_and_later = flags & ASYNCHRONOUS != 0 && flags & SYNCHRONOUS != 0;
-    if flags & !KNOWN != 0 || at_once_and_later || !start.is_multiple_of(PAGE) {
+    let has_both = flags & ASYNCHRONOUS != 0 && flags & SYNCHRONOUS != 0;
+    if flags & !KNOWN != 0 || has_both || !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL.into());
     }
     let end = start.checked_add(bytes).and_then(round_up).ok_or(Errno::ENOMEM)?;

@@ -551,7 +551,7 @@ pub async fn wait_set([set, at, count, timeout_ms, mask_at, mask_bytes]: [u64; 6
 }
 
 /// epoll_wait, where no server has to be asked, and nobody waited for.
-pub fn wait_set_at_once(set: u64, at: u64, count: u64, timeout_ms: u64) -> Option<Outcome> {
+pub fn try_wait_set(set: u64, at: u64, count: u64, timeout_ms: u64) -> Option<Outcome> {
     let set = set_of(set).ok()?;
     let room = usize::try_from(count as i32).ok().filter(|count| *count > 0)?;
     let ready = look_at_counters(set, room)?;

@@ -39,7 +39,7 @@ pub async fn exit(status: u64) -> ! {
         Box::pin(shared_files::leave()).await;
     }
     if vfork::is_vforked() {
-        Box::pin(vfork::give_back(vfork::changes())).await;
+        Box::pin(vfork::release_parent(vfork::changes())).await;
     }
     end(Ended::Exited(status as u8))
 }
@@ -50,7 +50,7 @@ pub fn die(signal: u8) -> ! {
         runtime::block_on(shared_files::leave());
     }
     if vfork::is_vforked() {
-        runtime::block_on(vfork::give_back(vfork::changes()));
+        runtime::block_on(vfork::release_parent(vfork::changes()));
     }
     end(Ended::Signalled(signal))
 }

@@ -16,8 +16,8 @@ use personality::epoll::Candidates;
 use personality::state::PARENT_UNKNOWN;
 use runtime::{Start, Watch, WireError};
 
+use super::fast_io::Begun;
 use super::poll;
-use super::prompt::Begun;
 use super::signals::cause_of;
 use super::threads;
 use super::timers::{self, Timers, UsedTimer};
@@ -142,7 +142,7 @@ impl Proxy {
     }
 
     /// The same, if it need not be waited for.
-    pub fn turn_at_once(&'static self, server: u32) -> Option<Turn> {
+    pub fn try_turn(&'static self, server: u32) -> Option<Turn> {
         let bit = 1 << server;
         if self.taken.get() & bit != 0 {
             return None;

@@ -20,8 +20,8 @@ use super::input_output as io;
 use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
-    counters, entry, exec, fd, files, fork, futex, identity, locks, mapping, messages, poll, process, process_handles,
-    prompt, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
+    counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, poll, process,
+    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
 };
 
 /// How to go back to the program.
@@ -171,7 +171,7 @@ fn log_absent(number: u64) {
 
 /// What answers a call at once, by the row's class: an expression that gives `Option<Outcome>`.
 macro_rules! first {
-    ($given:ident ($( $argument:ident ),*) at_once $handler:tt) => {{
+    ($given:ident ($( $argument:ident ),*) immediate $handler:tt) => {{
         let [$( $argument, )* ..] = *$given;
         Some($handler)
     }};
@@ -195,7 +195,7 @@ macro_rules! then {
         $later
     }};
     // It never comes to this.
-    ($given:ident $arguments:tt at_once $handler:tt) => {
+    ($given:ident $arguments:tt immediate $handler:tt) => {
         Err(Errno::ENOSYS.into())
     };
 }

@@ -448,7 +448,7 @@ pub fn load_current() {
 }
 
 /// What a new thread begins with.
-pub struct Wishes {
+pub struct ThreadOptions {
     /// Stack pointer, 0 = the caller's.
     pub stack: u64,
     /// FS base; none: the caller's.
@@ -458,7 +458,7 @@ pub struct Wishes {
 }
 
 /// Makes a thread that is ready; gives its id. `EAGAIN`.
-pub fn add(wishes: &Wishes) -> Result<u64, Errno> {
+pub fn add(options: &ThreadOptions) -> Result<u64, Errno> {
     if with(|threads| threads.count >= THREADS_MAX) {
         return Err(Errno::EAGAIN);
     }
@@ -472,11 +472,11 @@ pub fn add(wishes: &Wishes) -> Result<u64, Errno> {
     keep(&mut state);
     state.registers = entry::registers();
     state.registers.rax = 0;
-    if wishes.stack != 0 {
-        state.registers.rsp = wishes.stack;
+    if options.stack != 0 {
+        state.registers.rsp = options.stack;
     }
-    state.bases[0] = wishes.thread_pointer.unwrap_or(state.bases[0]);
-    state.clear_id_at = wishes.clear_id_at;
+    state.bases[0] = options.thread_pointer.unwrap_or(state.bases[0]);
+    state.clear_id_at = options.clear_id_at;
     let (id, is_shared) = with(|threads| {
         state.id = threads.new_id(process);
         let id = state.id;

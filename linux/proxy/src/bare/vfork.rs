@@ -59,24 +59,24 @@ pub fn changes() -> Vec<Vec<StackChange>> {
 }
 
 /// Gives the parent's memory back with these changes: the parent's thread goes on.
-pub async fn give_back(changes: Vec<Vec<StackChange>>) {
+pub async fn release_parent(changes: Vec<Vec<StackChange>>) {
     if PARENT_STACK.0.take().is_none() {
         return;
     }
     for message in changes {
         // More than fits is not told; what matters lies lowest, and is first.
-        if proxy().process.give_back(message, false).await.is_err() {
+        if proxy().process.vfork_release(message, false).await.is_err() {
             break;
         }
     }
-    let _ = proxy().process.give_back(Vec::new(), true).await;
+    let _ = proxy().process.vfork_release(Vec::new(), true).await;
 }
 
 /// Waits until the child gives the memory back. Only a signal that ends this process ends the wait,
 /// as on Linux.
 pub async fn wait(child: u32, at: u64) -> Outcome {
     loop {
-        let mut call = pin!(proxy().process.returned(child));
+        let mut call = pin!(proxy().process.vfork_wait(child));
         let mut is_cancelled = false;
         let answer = poll_fn(|context| {
             if let Poll::Ready(answer) = call.as_mut().poll(context) {

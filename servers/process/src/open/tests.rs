@@ -182,7 +182,7 @@ fn send(all: &mut Descriptions, client: u64, id: DescriptionId, rights: &[Right]
 }
 
 fn receive(all: &mut Descriptions, client: u64, id: DescriptionId, rights: usize) -> Result<Vec<Right>, Error> {
-    all.receive(client, id, Wish { room: 9, rights, peek: false }, |_, _| true).map(|got| got.rights)
+    all.receive(client, id, ReceiveOptions { room: 9, rights, peek: false }, |_, _| true).map(|got| got.rights)
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn descriptions_travel_in_messages_and_live_there() {
     all.close(ME, event).unwrap();
     assert_eq!(read(&mut all, ME, event, 8), Err(Error::BadId));
     // A look gives a reference, and leaves it there.
-    let peeked = all.receive(ME, two, Wish { room: 9, rights: 9, peek: true }, |_, _| true).unwrap();
+    let peeked = all.receive(ME, two, ReceiveOptions { room: 9, rights: 9, peek: true }, |_, _| true).unwrap();
     assert_eq!((peeked.bytes, peeked.rights.len()), (1, 1));
     all.close(ME, event).unwrap();
     assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [right(Origin::Process, event)]);

@@ -41,7 +41,7 @@ fn receive(all: &mut Sockets, id: DescriptionId, room: usize) -> Result<Vec<u8>,
 
 fn taken(all: &mut Sockets, id: DescriptionId, room: usize, peek: bool) -> Result<(Vec<u8>, Received), Error> {
     let mut bytes = vec![0; room];
-    let got = all.receive(id, Wish { room, peek, rights: 0 }, |offset, part| {
+    let got = all.receive(id, ReceiveOptions { room, peek, rights: 0 }, |offset, part| {
         bytes[offset..offset + part.len()].copy_from_slice(part);
         true
     })?;

@@ -66,15 +66,15 @@ const UNIT: &str = "unit";
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
     chosen.sort_by_key(|scenario| scenario.tier);
-    let wishes = Wishes::new(&options.name, &chosen)?;
+    let selection = Selection::new(&options.name, &chosen)?;
     chosen.retain(|scenario| {
         let wanted = !scenario.nightly || options.nightly || options.name.contains(&scenario.name);
-        wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && wishes.have(&scenario.name)
+        wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && selection.have(&scenario.name)
     });
     if options.quick {
         quick::thin(&mut chosen);
     }
-    let unit = options.tier.is_none() && wishes.have(UNIT);
+    let unit = options.tier.is_none() && selection.have(UNIT);
     if options.list {
         if unit {
             println!("- {UNIT}");
@@ -134,23 +134,23 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// The command line's names.
-struct Wishes<'o> {
+struct Selection<'o> {
     /// Of one scenario each.
     whole: Vec<&'o str>,
     /// Of all that contain it.
     parts: Vec<&'o str>,
 }
 
-impl<'o> Wishes<'o> {
+impl<'o> Selection<'o> {
     /// An error if one of them names nothing: the others would pass without it.
-    fn new(names: &'o [String], scenarios: &[Scenario]) -> Result<Wishes<'o>> {
+    fn new(names: &'o [String], scenarios: &[Scenario]) -> Result<Selection<'o>> {
         let is_whole = |name: &&str| scenarios.iter().any(|scenario| scenario.name == *name);
         let (whole, parts): (_, Vec<&str>) = names.iter().map(String::as_str).partition(is_whole);
         for part in &parts {
             let is_known = UNIT.contains(part) || scenarios.iter().any(|scenario| scenario.name.contains(part));
             ensure!(is_known, "no scenario has `{part}` in its name; `./pelago test --list` prints them");
         }
-        Ok(Wishes { whole, parts })
+        Ok(Selection { whole, parts })
     }
 
     fn have(&self, name: &str) -> bool {
@@ -358,10 +358,10 @@ mod tests {
     fn a_whole_name_is_one_scenario() {
         let scenarios =
             ["boot/q35/2", "boot/q35/255", "boot/microvm/1"].map(|name| Scenario::alone(0, name.into(), |_| Ok(())));
-        let have = |wish: &str, name: &str| Wishes::new(&[wish.to_owned()], &scenarios).unwrap().have(name);
+        let have = |wish: &str, name: &str| Selection::new(&[wish.to_owned()], &scenarios).unwrap().have(name);
         assert!(have("boot/q35/2", "boot/q35/2") && !have("boot/q35/2", "boot/q35/255"));
         assert!(have("q35", "boot/q35/2") && have("q35", "boot/q35/255") && !have("microvm", "boot/q35/2"));
-        assert!(Wishes::new(&[], &scenarios).unwrap().have("unit"));
+        assert!(Selection::new(&[], &scenarios).unwrap().have("unit"));
     }
 
     #[test]
@@ -453,7 +453,7 @@ mod tests {
         let all = scenarios::all();
         let error = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            Wishes::new(&names, &all).err().map(|error| error.to_string())
+            Selection::new(&names, &all).err().map(|error| error.to_string())
         };
         assert_eq!(error(&[]), None);
         assert_eq!(error(&["unit", "boot", "recovery/"]), None);

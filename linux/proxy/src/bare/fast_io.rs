@@ -94,16 +94,16 @@ fn put(bulk: &Bulk, count: u32, buffer: u64, room: u64) -> Outcome {
 }
 
 /// read, where nobody has to be waited for.
-pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let Some(Object { server, id, waits }) = object(descriptor, O_WRONLY, |found| found.receive_limit_ns) else {
-        return counters::read_at_once(descriptor, buffer, count);
+        return counters::try_read(descriptor, buffer, count);
     };
     if count == 0 || !threads::is_alone() || user::check_writable(buffer, count.min(input_output::COUNT_MAX)).is_err() {
         return None;
     }
     let client = proxy().server(server).ok()?;
     let bulk = client.bulk();
-    let turn = proxy().turn_at_once(server)?;
+    let turn = proxy().try_turn(server)?;
     let room = count.min(bulk.len() as u64);
     match ask(client.read(id, BulkSpan { offset: 0, length: room as u32 }, None, waits)) {
         Question::Answered(Ok(got)) => Some(put(&bulk, got, buffer, room)),
@@ -111,7 +111,7 @@ pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome>
     }
 }
 
-/// read, after [`read_at_once`].
+/// read, after [`try_read`].
 pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
     let Some(Begun { question, turn }) = proxy().begun.take() else {
         return input_output::read(descriptor, buffer, count, None, None).await;
@@ -123,16 +123,16 @@ pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
 }
 
 /// write, where nobody has to be waited for.
-pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let Some(Object { server, id, waits }) = object(descriptor, READ_ONLY, |found| found.send_limit_ns) else {
-        return counters::write_at_once(descriptor, buffer, count);
+        return counters::try_write(descriptor, buffer, count);
     };
     if count == 0 || count > MESSAGE_MAX || !threads::is_alone() {
         return None;
     }
     let client = proxy().server(server).ok()?;
     let bulk = client.bulk();
-    let turn = proxy().turn_at_once(server)?;
+    let turn = proxy().try_turn(server)?;
     user::with_bytes(buffer, count, |bytes| bulk.write(0, bytes)).ok()?.ok()?;
     match ask(client.write(id, BulkSpan { offset: 0, length: count as u32 }, None, waits)) {
         Question::Answered(Ok(put)) if u64::from(put) == count => Some(Ok(count)),
@@ -140,7 +140,7 @@ pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome
     }
 }
 
-/// write, after [`write_at_once`].
+/// write, after [`try_write`].
 pub async fn write(descriptor: u64, buffer: u64, count: u64) -> Outcome {
     let Some(Begun { question, turn }) = proxy().begun.take() else {
         return input_output::write(descriptor, buffer, count, None, None).await;
