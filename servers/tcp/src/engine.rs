@@ -406,13 +406,13 @@ impl<M: Memory> Tcp<M> {
         // The library's own TIME-WAIT would throw unread data away.
         let wish =
             if connection.state == State::TimeWait { None } else { self.interface.poll_at(now, &connection.sockets) };
-        let at_once = more || wish.is_some_and(|when| when <= now);
+        let is_due = more || wish.is_some_and(|when| when <= now);
         let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
         let resets = connection.resets_at_ns(self.wire.is_aimed_here()).filter(|due_ns| *due_ns > now_ns);
         let others = [connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection), resets];
-        let timer = others.into_iter().chain([ahead.filter(|_| !at_once)]).flatten().min();
+        let timer = others.into_iter().chain([ahead.filter(|_| !is_due)]).flatten().min();
         self.set_timer(id, timer);
-        if at_once {
+        if is_due {
             self.touch(id);
         }
     }

@@ -17,8 +17,9 @@ const TABLE: &str = "reason = \"a table of one match\"";
 /// Of a count that is too high.
 const PLACES_TOLD: usize = 8;
 /// Names that are ours, where the field has a term that a reader knows (docs/glossary.md).
-const OUR_WORDS: [&str; 40] = [
+const OUR_WORDS: [&str; 44] = [
     "alarm_rang",
+    "at_once",
     "bring_bills_up",
     "condemned",
     "doomed",
@@ -47,6 +48,7 @@ const OUR_WORDS: [&str; 40] = [
     "Remembered",
     "ring_by",
     "rung",
+    "Scene",
     "Servant",
     "settle_all",
     "shared_rang",
@@ -58,6 +60,8 @@ const OUR_WORDS: [&str; 40] = [
     "wake_slot_rang",
     "was_held_up",
     "whoever",
+    "Wish",
+    "Wishes",
 ];
 /// The tool's rooms (folders of its sources), from the bottom to the top.
 const TOOL_ROOMS: [&str; 7] = ["host", "image", "machine", "run", "bench", "test", "tidy"];
