@@ -21,6 +21,7 @@ mod capture;
 mod client;
 mod content;
 mod faults;
+mod lone_frame;
 mod lossy;
 mod stalls;
 
@@ -40,7 +41,7 @@ use capture::Seen;
 use client::{Board, Client, Record};
 use content::Content;
 use faults::{COMPONENTS, Fault, Schedule};
-use lossy::Lossy;
+use lossy::{Loss, Lossy};
 use stalls::STALL_MAX;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -161,6 +162,9 @@ pub fn scenarios() -> Vec<Scenario> {
         let plan = Plan { victims, lasting, wait_max: LOSS_WAIT_MAX, seed: Some(SEED) };
         add(lasting > BRIEF, start, configuration, plan);
     }
+    let (machine, cpus) = (MachineType::Q35, 1);
+    let name = format!("transfers/loss/lone/{}/{cpus}", machine.name());
+    all.push(Scenario::shared(4, name, move |bench| lone_frame::run(bench, machine, cpus)));
     all
 }
 
@@ -240,7 +244,7 @@ fn boot(
         Network::User => machine.forwards = forwards,
         Network::Lossy => {
             let namespace = way.namespace.context("no namespace was made")?;
-            lossy = Some(Lossy::connect(&mut machine, namespace, way.seed)?);
+            lossy = Some(Lossy::connect(&mut machine, namespace, Loss::ByChance(way.seed))?);
             let guest: Ipv4Addr = GUEST.parse()?;
             addresses = (0..CLIENTS).map(|number| (guest, Client::guest_port(number)).into()).collect();
         }

@@ -154,6 +154,11 @@ fn is_in_block(sent: &[Frame], place: usize, length: usize) -> bool {
     length <= BLOCK_FRAMES_MAX && before + from_here >= length
 }
 
+/// Whether a frame of the guest has bytes for a program.
+pub fn has_data(frame: &[u8]) -> bool {
+    Segment::of(frame, true).is_some_and(|segment| segment.data > 0)
+}
+
 /// A TCP segment's part in its connection.
 struct Segment {
     pair: Pair,

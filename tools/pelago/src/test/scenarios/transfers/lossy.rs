@@ -1,9 +1,9 @@
 //! A network of a test's own that loses frames, as a real one does: between the emulator's card and
-//! a tap, behind which this machine's own TCP is the peer, every frame of either direction is lost
-//! by chance.
+//! a tap, behind which this machine's own TCP is the peer, frames are lost.
 //!
 //! passt has no place here: it takes its way to the guest for one that loses nothing.
 
+use super::capture;
 use crate::host::namespace::{COMMAND_LINE, Namespace, TAP};
 use crate::machine::emulator::Machine;
 use crate::test::scenarios::random::Random;
@@ -18,6 +18,34 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 /// Of so many frames one is lost, in each direction.
 const ONE_OF: usize = 100;
+
+/// What is lost.
+pub enum Loss {
+    /// Frames of either direction, by chance from this seed.
+    ByChance(u64),
+    /// The first frame of the guest with bytes for a program, and no other.
+    FirstData,
+}
+
+impl Loss {
+    /// What tells of each frame, with whether it is the guest's, whether it is lost.
+    fn judge(self) -> Box<dyn FnMut(&[u8], bool) -> bool + Send> {
+        match self {
+            Loss::ByChance(seed) => {
+                let mut random = Random(seed);
+                Box::new(move |_, _| random.below(ONE_OF) == 0)
+            }
+            Loss::FirstData => {
+                let mut is_over = false;
+                Box::new(move |frame, is_guest| {
+                    let is_lost = !is_over && is_guest && capture::has_data(frame);
+                    is_over |= is_lost;
+                    is_lost
+                })
+            }
+        }
+    }
+}
 /// Frames of one direction in one go.
 const BURST: usize = 64;
 const FRAME_BYTES_MAX: usize = 2048;
@@ -31,8 +59,8 @@ pub struct Lossy {
 }
 
 impl Lossy {
-    /// Leads the machine's card through a tap of `namespace`. What is lost the seed says.
-    pub fn connect(machine: &mut Machine, namespace: &Namespace, seed: u64) -> Result<Lossy> {
+    /// Leads the machine's card through a tap of `namespace`.
+    pub fn connect(machine: &mut Machine, namespace: &Namespace, loss: Loss) -> Result<Lossy> {
         let socket = UdpSocket::bind("127.0.0.1:0").context("no free port")?;
         let emulators = UdpSocket::bind("127.0.0.1:0").context("no free port")?.local_addr()?.port();
         socket.connect(("127.0.0.1", emulators))?;
@@ -51,7 +79,7 @@ impl Lossy {
         let tap = opened.unwrap_or_else(|_| anyhow::bail!("the tap's opener failed"))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
-        let carrier = std::thread::spawn(move || carry(&socket, &tap, &over, Random(seed)));
+        let carrier = std::thread::spawn(move || carry(&socket, &tap, &over, loss));
         Ok(Lossy { is_over, carrier: Some(carrier) })
     }
 }
@@ -64,13 +92,14 @@ impl Drop for Lossy {
     }
 }
 
-fn carry(socket: &UdpSocket, tap: &SyncDevice, is_over: &AtomicBool, mut random: Random) {
+fn carry(socket: &UdpSocket, tap: &SyncDevice, is_over: &AtomicBool, loss: Loss) {
+    let mut is_lost = loss.judge();
     let mut bytes = [0; FRAME_BYTES_MAX];
     let (mut carried, mut lost) = (0, 0);
-    let mut pass = |count: usize| {
-        let is_lost = random.below(ONE_OF) == 0;
+    let mut pass = |frame: &[u8], is_guest: bool| {
+        let is_lost = is_lost(frame, is_guest);
         (carried, lost) = (carried + 1, lost + usize::from(is_lost));
-        (!is_lost).then_some(count)
+        !is_lost
     };
     while !is_over.load(Ordering::Relaxed) {
         let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(tap, PollFlags::IN)];
@@ -81,11 +110,11 @@ fn carry(socket: &UdpSocket, tap: &SyncDevice, is_over: &AtomicBool, mut random:
         // A frame that the other side has no room for is one more that is lost.
         for _ in 0..BURST {
             let Ok(count) = socket.recv(&mut bytes) else { break };
-            let _ = pass(count).map(|count| tap.send(&bytes[..count]));
+            let _ = pass(&bytes[..count], true).then(|| tap.send(&bytes[..count]));
         }
         for _ in 0..BURST {
             let Ok(count) = tap.recv(&mut bytes) else { break };
-            let _ = pass(count).map(|count| socket.send(&bytes[..count]));
+            let _ = pass(&bytes[..count], false).then(|| socket.send(&bytes[..count]));
         }
     }
     println!("     {carried} frames carried both ways, {lost} of them lost");
