@@ -616,8 +616,9 @@ macro_rules! for_each_call {
 /// Makes a segment in a share's pool and adds it to the share; tells its object id. Its pages are
 /// zeroed and the pool's. With `flags` 0 they are demand-zero, on any core: a domain that touches
 /// one when the pool is full ends with `DeathCause::NoMemory`. With `layout::segment::CONTIGUOUS`
-/// they are allocated now, in one run.
-214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: SegmentPages, name: Name, flags: Contiguous)
+/// they are allocated now, in one run. It may take several steps; what a call that was given up has
+/// made is freed by the context's next call that makes a segment, or its end.
+214 fn share_segment = ShareSegment [] (share: Cap<Share, WRITE>, pages: SegmentPages, name: Name, flags: Contiguous) then (done)
     -> (segment: NewShared<Segment>, id: SharedId)
     | NoMemory "the pool has no run of free pages that long, or none for a word per page: ask for fewer pages, or make \
         a larger pool";

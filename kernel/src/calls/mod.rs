@@ -16,6 +16,15 @@
 //! Pages that a call allocated for slots, tables or the touch of a pointer stay after each error:
 //! the next call needs none.
 
+/// Has the call retried, if another core is stuck with what it needs.
+macro_rules! retry_if {
+    ($is_stuck:expr) => {
+        if $is_stuck {
+            return Ok(Outcome::Retry);
+        }
+    };
+}
+
 mod arguments;
 mod basic;
 mod capability;

@@ -57,9 +57,7 @@ pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> A
 #[inline(always)]
 pub(super) fn range_map(kernel: &mut Kernel, request: &Request, call: RangeMap) -> Answer {
     check_alive(call.range)?;
-    if call.range.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(call.range.is_stuck());
     let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
     let mapped = map_segment(kernel, &call, segment, rights);
     kernel.release(segment);
@@ -94,9 +92,7 @@ fn nest_range(kernel: &mut Kernel, call: RangeNest, child: Ptr<Range>, rights: R
 pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnmap) -> Answer {
     let RangeUnmap { range, address, pages, unmapped } = call;
     check_alive(range)?;
-    if range.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(range.is_stuck());
     let place = range.place(address, pages)?;
     if unmapped > USER_END / PAGE {
         return Err(Error::BadArgument);
@@ -112,9 +108,7 @@ pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnm
 pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeProtect) -> Answer {
     let RangeProtect { range, address: start, pages, protection: wanted, checked } = call;
     check_alive(range)?;
-    if range.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(range.is_stuck());
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
     let budget = &mut Budget::step();
@@ -135,9 +129,7 @@ pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeP
 
 pub(super) fn range_get(kernel: &mut Kernel, _: &Request, RangeGet { range, address }: RangeGet) -> Answer {
     check_alive(range)?;
-    if range.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(range.is_stuck());
     let entry = range.get(kernel, address).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))
 }

@@ -8,7 +8,7 @@ use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
 use crate::objects::share::Capability;
 use crate::objects::{Object, Ptr, Segment};
-use crate::shared::{Found, New, ObjectKind, SharedObject, SharedShare, shared};
+use crate::shared::{Found, Name, New, ObjectKind, SharedObject, SharedShare, shared};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::lock as lock_numbers;
@@ -79,9 +79,7 @@ pub(super) fn share_alloc(kernel: &mut Kernel, request: &Request, call: ShareAll
     // The upper half is how far the call is (`make`).
     let lock = decode_lock(call.lock & u64::from(u32::MAX))?;
     let Some(parent) = call.parent else { return alloc_pool(kernel, request, call, lock) };
-    if parent.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(parent.is_stuck());
     made(request, parent.make(kernel, New::Share, lock, call.name)?, 0)
 }
 
@@ -103,8 +101,8 @@ fn alloc_pool(kernel: &mut Kernel, request: &Request, call: ShareAlloc, lock: Ki
     };
     kernel.release(run);
     let share = share?;
-    let id = shared(share.any()).map_or(0, |object| object.id());
-    Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]))
+    let id = shared(share).map_or(0, |object| object.id());
+    Ok(Outcome::Done([request.place(slot, share, Rights::ALL), id, 0]))
 }
 
 /// The answer of what made an object in the share that the first argument names.
@@ -114,61 +112,69 @@ fn made(request: &Request, id: u64, pages: u64) -> Answer {
 }
 
 pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareSegment) -> Answer {
-    let ShareSegment { share, pages, name, flags: options } = call;
-    if share.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    let ShareSegment { share, pages, name, flags: options, .. } = call;
+    retry_if!(share.is_stuck());
     let new = New::Segment { pages, contiguous: options != 0 };
-    made(request, share.make(kernel, new, Kind::Spin, name)?, 0)
+    make_part(kernel, request, share, (new, name), None, (NO_COPY | options << 32 | pages, 5))
 }
 
 pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy) -> Answer {
-    if call.share.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(call.share.is_stuck());
     let found = request.shared_object(call.segment)?;
-    let copied = match (found.object.kind(), found.rights.contains(Rights::READ)) {
-        (ObjectKind::Segment, true) => copy_part(kernel, request, found, &call),
+    let source = found.object;
+    let is_there = |share: SharedObject| share.beside(source).is_ok() && source.base().is_none();
+    let copied = match (source.kind(), found.rights.contains(Rights::READ)) {
+        (ObjectKind::Segment, true) if shared(call.share.any()).is_some_and(is_there) => {
+            let new = New::Segment { pages: source.pages(), contiguous: false };
+            make_part(kernel, request, call.share, (new, call.name), Some(source), (source.id(), 4))
+        }
+        (ObjectKind::Segment, true) => Err(Error::BadArgument),
         (ObjectKind::Segment, false) => Err(Error::NoRights),
         _ => Err(Error::WrongType),
     };
     found.end(kernel);
-    if copied == Ok(None) {
-        // `done`.
-        return Ok(request.retry([(4, 1)]));
-    }
-    kernel.keep(&request.caller.partial, None, None);
-    made(request, copied?.unwrap_or(0), 0)
+    copied
 }
 
-/// Makes the next part of a copy; gives its id when it is complete. Until then only its maker's
-/// context holds it, with its source's id as the badge, so that no other call goes on with it.
-fn copy_part(kernel: &mut Kernel, request: &Request, source: Found, call: &ShareCopy) -> Result<Option<u64>, Error> {
-    let fits = |share: &SharedObject| share.beside(source.object).is_ok() && source.object.base().is_none();
-    shared(call.share.any()).filter(fits).ok_or(Error::BadArgument)?;
+/// In the badge of a new segment that is no copy, beside what it is to be: no source has such an
+/// id.
+const NO_COPY: u64 = 1 << 63;
+
+/// Makes the next part of a segment, or of a copy. Until it is complete only its maker's context
+/// holds it, with that badge, so that no other call goes on with it; the argument `done` says that
+/// it was begun.
+fn make_part(
+    kernel: &mut Kernel,
+    request: &Request,
+    share: Ptr<SharedShare>,
+    (new, name): (New, Name),
+    source: Option<SharedObject>,
+    (badge, done): (u64, usize),
+) -> Answer {
     let partial = &request.caller.partial;
-    let held = partial.get().filter(|held| call.done != 0 && held.badge == source.object.id());
+    let held = partial.get().filter(|held| request.words()[done] != 0 && held.badge == badge);
     let begun = held.and_then(|held| Found::of(held.object, held.rights));
-    let new = New::Segment { pages: source.object.pages(), contiguous: false };
-    let copy = begun.map_or_else(|| call.share.create(kernel, new, Kind::Spin, call.name), Ok)?;
-    let copied = match kernel.copy_shared(source.object, copy.object) {
-        Ok(true) => call.share.tell(kernel, copy.object).map(Some),
-        Ok(false) if begun.is_none() => kernel.name_shared(request.caller.domain().ram(), &copy).map(|object| {
-            kernel.keep(partial, Some(Capability { object, badge: source.object.id(), rights: Rights(0) }), None);
+    let segment = begun.map_or_else(|| share.create(kernel, new, Kind::Spin, name), Ok)?;
+    let answer = match kernel.fill_shared(segment.object, source) {
+        Ok(true) => share.tell(kernel, segment.object).and_then(|id| made(request, id, 0)),
+        Ok(false) if begun.is_some() => Ok(Outcome::Retry),
+        Ok(false) => kernel.name_shared(request.caller.domain().ram(), &segment).map(|object| {
+            kernel.keep(partial, Some(Capability { object, badge, rights: Rights(0) }), None);
             kernel.release_any(object);
-            None
+            request.retry([(done, 1)])
         }),
-        other => other.map(|_| None),
+        Err(error) => Err(error),
     };
-    copy.end(kernel);
-    copied
+    segment.end(kernel);
+    if !matches!(answer, Ok(Outcome::Retry)) {
+        kernel.keep(partial, None, None);
+    }
+    answer
 }
 
 pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRange) -> Answer {
     let ShareRange { share, pages, lock, name, flags: options } = call;
-    if share.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(share.is_stuck());
     let (lock, write_execute) = (decode_lock(lock)?, options != 0);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
     let id = share.make(kernel, New::Range { level, write_execute }, lock, name)?;
@@ -176,9 +182,7 @@ pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRan
 }
 
 pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) -> Answer {
-    if call.share.is_some_and(Ptr::<SharedShare>::is_stuck) {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(call.share.is_some_and(Ptr::<SharedShare>::is_stuck));
     let found = request.shared_object(call.object)?;
     let added = add_found(kernel, request, &call, &found);
     found.end(kernel);
@@ -201,9 +205,7 @@ fn add_found(kernel: &mut Kernel, request: &Request, call: &ShareAdd, found: &Fo
 }
 
 pub(super) fn share_remove(kernel: &mut Kernel, _: &Request, ShareRemove { share, id }: ShareRemove) -> Answer {
-    if share.is_stuck() {
-        return Ok(Outcome::Retry);
-    }
+    retry_if!(share.is_stuck());
     share.remove(kernel, id)?;
     NOTHING
 }
@@ -220,7 +222,7 @@ pub(super) fn share_pool(_: &Kernel, _: &Request, call: SharePool) -> Answer {
 pub(super) fn share_import(kernel: &mut Kernel, request: &Request, call: ShareImport) -> Answer {
     let slot = request.slot(kernel)?;
     let share = kernel.import_pool(call.ram, call.pool)?;
-    one(request.place(slot, share.any(), Rights::ALL))
+    one(request.place(slot, share, Rights::ALL))
 }
 
 pub(super) fn object_name(kernel: &mut Kernel, request: &Request, call: ObjectName) -> Answer {

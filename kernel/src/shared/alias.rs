@@ -199,7 +199,7 @@ impl Ptr<SharedShare> {
         let object = SharedObject::create(pool, core, kind, lines, lock, id, name)?;
         let filled = match new {
             New::Share => Ok(()),
-            New::Segment { pages, contiguous } => object.become_segment(core, pages, contiguous),
+            New::Segment { pages, contiguous } => object.become_segment(pages, contiguous),
             New::Range { level, write_execute } => object.become_range(core, level, write_execute),
         };
         let made = Found { object, rights: Rights(0), counted: true };
@@ -248,7 +248,7 @@ impl Kernel {
 
     /// Makes a pool of the pages of `run`, which nobody else knows and which has none afterwards.
     /// Gives its first share: an object of this core that names it, with one reference.
-    pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Made<SharedShare> {
+    pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Result<AnyObject, Error> {
         let (ram, pages) = (run.ram(), run.pages());
         let number = self.pool_number()?;
         let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
@@ -261,17 +261,14 @@ impl Kernel {
             // the share. The pool's one alias so far is this one.
             pool.set_first(first.place);
             first.retain();
-            self.new_share(ram, first)
+            self.new_alias(ram, first)
         });
-        if made.is_err() {
-            self.release(owner);
-            return made;
-        }
+        let made = made.inspect_err(|_| self.release(owner))?;
         let before = self.shared.pools[number].replace(owner);
         assert!(before.is_none(), "two pools have one number");
         self.publish(number, pool.base().0);
         registry::tell(pool.base(), pages);
-        made
+        Ok(made)
     }
 
     fn publish(&self, number: usize, address: u64) {
@@ -281,7 +278,7 @@ impl Kernel {
     }
 
     /// Makes a name for the first share of the pool with this id, which its home published.
-    pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Made<SharedShare> {
+    pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Result<AnyObject, Error> {
         let published = registry::pools(home_of(id)).ok_or(Error::NotFound)?;
         let section = registry::reader().enter();
         let found = published.iter().map(|word| PhysAddr(word.load(Ordering::Acquire))).filter(|base| base.0 != 0);
@@ -290,27 +287,20 @@ impl Kernel {
         let pool = found.find(|pool| pool.id() == id).ok_or(Error::NotFound)?;
         pool.add_first_alias(self.core())?;
         drop(section);
-        let first = SharedObject { pool, place: pool.first() };
-        first.retain();
-        let named = self.new_share(ram, first);
-        if named.is_err() {
-            first.release(self.core());
-            self.alias_gone(pool);
-        }
-        named
+        self.name_counted(ram, SharedObject { pool, place: pool.first() })
     }
 
     /// Makes a private object that represents the one found, with a reference that the caller
     /// holds.
     pub fn name_shared(&mut self, ram: Ptr<Ram>, found: &Found) -> Result<AnyObject, Error> {
-        let object = found.object;
-        object.pool.add_alias(self.core())?;
+        found.object.pool.add_alias(self.core())?;
+        self.name_counted(ram, found.object)
+    }
+
+    /// The same, when its pool has counted one more alias.
+    fn name_counted(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<AnyObject, Error> {
         object.retain();
-        let named = match object.kind() {
-            ObjectKind::Share => self.new_share(ram, object).map(Ptr::any),
-            ObjectKind::Segment => self.new_segment(ram, object).map(Ptr::any),
-            ObjectKind::Range => self.new_range(ram, object).map(Ptr::any),
-        };
+        let named = self.new_alias(ram, object);
         if named.is_err() {
             object.release(self.core());
             self.alias_gone(object.pool);
@@ -319,43 +309,27 @@ impl Kernel {
     }
 
     /// Takes over a reference of `object` and a count of its pool, if it succeeds.
-    fn new_share(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<SharedShare> {
-        let alias = self.new_alias(ram, object)?;
-        let made = self.create(ram, |header| SharedShare { header, alias });
-        self.give_alias(ram, alias, made)
-    }
-
-    fn new_segment(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Segment> {
-        let alias = self.new_alias(ram, object)?;
-        let made = Ptr::<Segment>::new_shared(self, ram, object.pages(), alias);
-        self.give_alias(ram, alias, made)
-    }
-
-    fn new_range(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Range> {
-        let alias = self.new_alias(ram, object)?;
-        let place = (object.top(), VaRange::of_level(object.top().level));
-        let made = Range::create(self, ram, place, object.may_write_execute(), Some(alias));
-        self.give_alias(ram, alias, made)
-    }
-
-    fn give_alias<T: Object>(&mut self, ram: Ptr<Ram>, alias: Ptr<Alias>, made: Made<T>) -> Made<T> {
-        match made {
-            Ok(user) => {
-                alias.user.set(Some(user.any()));
-                self.shared.aliases.push_back(alias);
+    fn new_alias(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<AnyObject, Error> {
+        let place = ram::allocate_small(self, ram, size_of::<Alias>())?.cast::<Alias>();
+        // SAFETY: a fresh place of sufficient size and alignment; it stays until `drop_alias`.
+        let alias = unsafe {
+            place.write(Alias { link: Link::new(), object, user: Cell::new(None) });
+            Ptr::new(place)
+        };
+        let made = match object.kind() {
+            ObjectKind::Share => self.create(ram, |header| SharedShare { header, alias }).map(Ptr::any),
+            ObjectKind::Segment => Ptr::<Segment>::new_shared(self, ram, object.pages(), alias).map(Ptr::any),
+            ObjectKind::Range => {
+                let place = (object.top(), VaRange::of_level(object.top().level));
+                Range::create(self, ram, place, object.may_write_execute(), Some(alias)).map(Ptr::any)
             }
+        };
+        alias.user.set(made.ok());
+        match made {
+            Ok(_) => self.shared.aliases.push_back(alias),
             Err(_) => ram::free_small(self, ram, alias.address().cast(), size_of::<Alias>()),
         }
         made
-    }
-
-    fn new_alias(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Made<Alias> {
-        let place = ram::allocate_small(self, ram, size_of::<Alias>())?.cast::<Alias>();
-        // SAFETY: a fresh place of sufficient size and alignment; it stays until `drop_alias`.
-        unsafe {
-            place.write(Alias { link: Link::new(), object, user: Cell::new(None) });
-            Ok(Ptr::new(place))
-        }
     }
 
     /// Destroys the alias of a private object that is destroyed.

@@ -77,7 +77,9 @@ impl SharedObject {
         let lock_lines = lock.lines(super::registry::cores()) as u64;
         let lines = LOCK_LINES + lock_lines + lines;
         let pages = lines.div_ceil(PAGE_LINES);
-        let object = SharedObject { pool, place: pool.allocate_pages(core, pages)? };
+        // Those of a segment are cleared in steps, but for the first.
+        let cleared = if kind == ObjectKind::Segment { 1 } else { pages };
+        let object = SharedObject { pool, place: pool.allocate_pages(core, pages, cleared)? };
         let shape = kind as u64 | (lock as u64) << 8 | lock_lines << 16 | pages << 32;
         for (word, value) in [(ID, id), (REFERENCES, 1), (SHAPE, shape), (NAME, name[0]), (NAME + 1, name[1])] {
             object.word(word).store(value, Ordering::Relaxed);
@@ -120,6 +122,11 @@ impl SharedObject {
 
     fn shape(self) -> u64 {
         self.word(SHAPE).load(Ordering::Relaxed)
+    }
+
+    /// The pages that it lies in.
+    pub(super) fn own_pages(self) -> u64 {
+        self.shape() >> 32
     }
 
     /// Its id.
@@ -285,7 +292,7 @@ impl SharedObject {
                 next = self.pool.at(page).0[0].load(Ordering::Relaxed);
                 Some(page / PAGE_LINES)
             });
-            self.pool.give_back(core, &mut (first..first + (self.shape() >> 32)).chain(line_pages));
+            self.pool.give_back(core, &mut (first..first + self.own_pages()).chain(line_pages));
         } else {
             self.leave_to_home();
         }

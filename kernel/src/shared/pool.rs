@@ -18,6 +18,7 @@ use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
+use core::ops::Range;
 use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, LineIndex, Lock, Memory, Ordering, Reader, Spare, fence};
 
 const LINE_BYTES: usize = size_of::<Line>();
@@ -278,43 +279,41 @@ impl Pool {
         }
     }
 
-    /// The lowest run of free pages.
-    fn find_run(self, wanted: u64) -> Option<u64> {
-        let (mut run, mut page) = (0, self.guarded(LOWEST).load(Ordering::Relaxed));
-        while page < self.pages() {
-            run = if self.count(page).load(Ordering::Relaxed) == 0 { run + 1 } else { 0 };
-            page += 1;
-            if run == wanted {
-                return Some(page - wanted);
-            }
-        }
-        None
+    /// The lowest run of free pages there.
+    fn find_run(self, wanted: u64, mut within: Range<u64>) -> Option<u64> {
+        let mut run = 0;
+        let last = within.find(|page| {
+            run = if self.count(*page).load(Ordering::Relaxed) == 0 { run + 1 } else { 0 };
+            run == wanted
+        })?;
+        Some(last + 1 - wanted)
     }
 
-    /// Allocates a run of pages, zeroed.
-    pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<LineIndex, Error> {
+    /// Allocates a run of pages, and clears the first so many of them.
+    pub(super) fn allocate_pages(self, core: usize, pages: u64, cleared: u64) -> Result<LineIndex, Error> {
         let first = self.take(core, pages)?;
         // Nobody else knows them.
-        (first..first + pages).for_each(|page| frames::clear(self.frame(page * PAGE_LINES)));
+        (first..first + cleared).for_each(|page| frames::clear(self.page(page)));
         Ok(first * PAGE_LINES)
     }
 
     /// Allocates a run of pages that are not cleared; gives the number of the first.
     pub(super) fn take(self, core: usize, pages: u64) -> Result<u64, Error> {
-        let _held = self.lock(core);
-        self.take_pages(pages)
+        self.take_within(core, pages, 0..self.pages())
     }
 
-    /// The lock is held.
-    fn take_pages(self, pages: u64) -> Result<u64, Error> {
+    /// As `take`, of these pages of the pool.
+    #[inline(never)]
+    pub(super) fn take_within(self, core: usize, pages: u64, within: Range<u64>) -> Result<u64, Error> {
+        let _held = self.lock(core);
         if pages == 0 || pages > self.free_pages() {
             return Err(Error::NoMemory);
         }
-        let first = self.find_run(pages).ok_or(Error::NoMemory)?;
-        debug_assert!(self.guarded(LOWEST).load(Ordering::Relaxed) <= first, "a page below the lowest is free");
+        let lowest = self.guarded(LOWEST).load(Ordering::Relaxed);
+        let first = self.find_run(pages, within.start.max(lowest)..within.end).ok_or(Error::NoMemory)?;
         (first..first + pages).for_each(|page| self.count(page).store(1, Ordering::Relaxed));
         self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
-        if pages == 1 {
+        if pages == 1 && within.start <= lowest {
             self.guarded(LOWEST).store(first + 1, Ordering::Relaxed);
         }
         Ok(first)

@@ -108,7 +108,7 @@ impl SharedObject {
         // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows
         // the object yet.
         unsafe { self.body().cast_mut().write(body) };
-        let top = self.pool.allocate_pages(core, 1)?;
+        let top = self.pool.allocate_pages(core, 1, 1)?;
         self.set_run(top, u64::from(level) | u64::from(write_execute) << 8);
         Ok(())
     }
@@ -331,7 +331,7 @@ impl Space for SharedRange {
     }
 
     fn allocate_table(&mut self) -> Option<PhysAddr> {
-        let place = self.object.pool.allocate_pages(self.core, 1).ok()?;
+        let place = self.object.pool.allocate_pages(self.core, 1, 1).ok()?;
         let tables = &self.body().tables;
         tables.set(tables.get() + 1);
         Some(self.object.pool.frame(place))

@@ -11,11 +11,12 @@
 
 use super::SpinWait;
 use super::object::{SEGMENT_WORDS, SharedObject};
+use super::pool::PAGE_LINES;
 use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::frames;
 use crate::state::Kernel;
-use crate::steps::Budget;
+use crate::steps::{Budget, PAGE_UNITS};
 use abi::Error;
 use lock::{AtomicU64, LINE_WORDS, LineIndex, Ordering, Relax};
 
@@ -38,7 +39,8 @@ const PLAIN: u64 = 0;
 const COPIED: u64 = 1;
 const FROZEN: u64 = 2;
 
-/// How many pages of a copy are made, and how many of a segment that nobody refers to are freed.
+/// How many pages are made: those that the segment lies in, then those of its run or copied; and
+/// how many of a segment that nobody refers to are freed.
 const MADE: usize = SEGMENT_WORDS + 3;
 const FREED: usize = SEGMENT_WORDS + 5;
 /// Pages that are freed at a time of a segment that nobody refers to.
@@ -55,11 +57,37 @@ pub(super) fn lines(pages: u64, contiguous: bool) -> u64 {
 }
 
 impl SharedObject {
-    /// Makes a new object a segment.
-    pub(super) fn become_segment(self, core: usize, pages: u64, contiguous: bool) -> Result<(), Error> {
-        let run = if contiguous { self.pool.allocate_pages(core, pages)? } else { 0 };
-        self.set_run(run, pages);
-        Ok(())
+    /// Makes a new object a segment, whose pages are still to be made.
+    pub(super) fn become_segment(self, pages: u64, contiguous: bool) -> Result<(), Error> {
+        self.set(MADE, 1);
+        // A run may begin behind the pool's first page.
+        self.set_run(if contiguous { PAGE_LINES } else { 0 }, pages);
+        if contiguous && pages > self.pool.free_pages() { Err(Error::NoMemory) } else { Ok(()) }
+    }
+
+    /// Clears the next pages of a new segment that its entries are in, then allocates those of its
+    /// run: past a page that is not free the run begins anew, and gives back what it has, from its
+    /// beginning. Tells whether all are made. `NoMemory`: no run is that long.
+    fn make_pages(self, core: usize, budget: &mut Budget) -> Result<bool, Error> {
+        let (own, pages) = (self.own_pages(), self.pages());
+        let end = own + if self.has_run() { pages } else { 0 };
+        while self.get(MADE) < end && budget.spend(1) {
+            let (made, first) = (self.get(MADE), self.pool.page_of(self.run().0));
+            let page = if made < own { self.place / PAGE_LINES } else { first - own } + made;
+            if made < own || self.pool.take_within(core, 1, page..page + 1).is_ok() {
+                budget.spend(PAGE_UNITS);
+                frames::clear(self.pool.page(page));
+                self.set(MADE, made + 1);
+            } else if first + pages < self.pool.pages() {
+                let given = u64::from(made > own);
+                self.pool.give_back(core, &mut (first..first + given));
+                self.set(MADE, made - given);
+                self.set_run((first + 1) * PAGE_LINES, pages);
+            } else {
+                return Err(Error::NoMemory);
+            }
+        }
+        Ok(self.get(MADE) >= end)
     }
 
     /// A segment's size.
@@ -97,7 +125,7 @@ impl SharedObject {
         if let Some(frame) = self.frame(page) {
             return Ok(frame);
         }
-        let frame = self.pool.frame(self.pool.allocate_pages(core, 1)?);
+        let frame = self.pool.frame(self.pool.allocate_pages(core, 1, 1)?);
         self.entry(page).store(frame.0, Ordering::Release);
         self.entries().store(self.present() + 1, Ordering::Relaxed);
         debug_assert!(self.present() <= self.pages(), "more pages are present than there are");
@@ -201,7 +229,7 @@ impl SharedObject {
         self.pool.share(core, &mut present().map(|(_, frame)| frame));
         present().for_each(|(page, frame)| copy.entry(page).store(frame.0, Ordering::Release));
         copy.entries().store(copy.present() + present().count() as u64, Ordering::Relaxed);
-        copy.set(MADE, end);
+        copy.set(MADE, copy.own_pages() + end);
         copy.set(STATE, COPIED);
         self.set_state(COPIED);
     }
@@ -222,7 +250,9 @@ impl SharedObject {
     /// sufficed.
     pub(super) fn free_frames(self, core: usize, budget: &mut Budget) -> bool {
         debug_assert!(self.has_run() || self.get(MAPPINGS) == 0, "mappings hold references");
-        let (mut freed, pages) = (self.get(FREED), self.pages());
+        // Of a segment that was given up, those that are made.
+        let (mut freed, made) = (self.get(FREED), self.get(MADE).checked_sub(self.own_pages()));
+        let pages = made.map_or(0, |made| if self.has_run() { made } else { self.pages() });
         while freed < pages && budget.spend(FREE_PAGES as u32 / 4) {
             let frames = (freed..pages.min(freed + FREE_PAGES)).filter_map(|page| self.frame(page));
             self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
@@ -234,11 +264,14 @@ impl SharedObject {
 }
 
 impl Kernel {
-    /// Shares the next pages of a segment with a copy that nobody knows yet, until either is
-    /// written: as they are once no core can write them. Tells whether it has all. `Busy`: see
-    /// [`SharedObject::begin_copy`].
-    pub fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<bool, Error> {
-        let (core, first) = (self.core(), copy.get(MADE));
+    /// Makes the next pages of a segment that nobody knows yet. Those that a copy shares with its
+    /// source, until either is written, are as they are once no core can write them. Tells whether
+    /// it has all. `NoMemory`: the pool lacks them; `Busy`: see [`SharedObject::begin_copy`].
+    pub fn fill_shared(&mut self, new: SharedObject, source: Option<SharedObject>) -> Result<bool, Error> {
+        let core = self.core();
+        let is_made = new.make_pages(core, &mut Budget::step())?;
+        let Some(source) = source.filter(|_| is_made) else { return Ok(is_made) };
+        let first = new.get(MADE) - new.own_pages();
         let end = source.pages().min(first + COPY_PAGES);
         let mut wait = SpinWait::default();
         let range = loop {
@@ -252,7 +285,7 @@ impl Kernel {
             self.change_shared(range, |range| range.downgrade_pages(source, first, end - first, READ_ONLY));
             range.release(core);
         }
-        source.share_frames(core, copy, first, end);
+        source.share_frames(core, new, first, end);
         Ok(end == source.pages())
     }
 }

@@ -1,8 +1,9 @@
 //! Demand-zero segments of a pool: the first touch on any core makes a page, once for all cores and
 //! never in part.
 
-use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
+use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, SPACE, is_mapped, load, mapped_range, range_in, touch};
+use super::steps::one_step;
 use crate::objects::fault::{Access, Refused};
 use abi::layout::lock;
 use abi::{Call, Error};
@@ -125,6 +126,92 @@ fn a_full_pool_stops_who_touches_and_loses_nothing() {
     other.drop(imported);
     other.close();
     block.be(0);
+    home.drop(share);
+    home.close();
+}
+
+/// Looks at pages of a segment, one after the other at the same place.
+fn look(core: &mut Core, segment: u64, pages: impl Iterator<Item = u64>, mut f: impl FnMut(*mut u8)) {
+    for page in pages {
+        core.make(Call::RangeMap, &[SPACE, GIB, segment, page, 1, READ_WRITE]);
+        f(touch(core, GIB, Access::Write).unwrap());
+        core.make(Call::RangeUnmap, &[SPACE, GIB, 1]);
+    }
+}
+
+/// The entries of a segment are cleared in steps, and a run is made page by page, past pages that
+/// are used; what was given up goes with its maker's next call. `World::run` measures each step.
+#[test]
+fn a_large_segment_is_made_in_bounded_steps() {
+    const PAGES: u64 = 3000;
+    let block = Block::of(1, PAGES + 300);
+    let mut home = block.core(0);
+    let share = home.pool(PAGES, lock::SPIN);
+    let untouched = free(&home, share);
+    // All are written to: what is not cleared later shows.
+    let [soiled, id, _] = home.run(Call::ShareSegment, &[share, untouched - 2, 0, 0, CONTIGUOUS]).unwrap();
+    assert!(free(&home, share) <= 1);
+    // SAFETY: a page of the pool.
+    let soil = |place: *mut u8| unsafe { place.cast::<[u64; 512]>().write([u64::MAX; 512]) };
+    look(&mut home, soiled, 0..untouched - 2, soil);
+    home.make(Call::ShareRemove, &[share, id]);
+    home.ring();
+    assert_eq!(free(&home, share), untouched);
+
+    // 300 pages of entries, more than a step clears.
+    let wide = [share, 150_000, 0, 0, 0, 0];
+    assert!(one_step(&mut home.world, home.actor, Call::ShareSegment, wide));
+    assert_eq!(home.run(Call::ShareStat, &[share]).unwrap()[0], 0, "nobody knows it yet");
+    let [segment, id, _] = home.run(Call::ShareSegment, &wide).unwrap();
+    home.ring();
+    assert_eq!(free(&home, share), untouched - 150_024 / 512 - 1, "what was given up has gone");
+    look(&mut home, segment, [0, 40_000, 80_000, 120_000, 149_999].into_iter(), |place| assert!(is_empty(place)));
+    home.make(Call::ShareRemove, &[share, id]);
+    home.ring();
+    assert_eq!(free(&home, share), untouched);
+
+    // Free pages in runs of 199 and of 9, and at the end one that is long enough.
+    let ids = (0..12).map(|number| {
+        let gap = home.run(Call::ShareSegment, &[share, [199, 9][number % 2] - 1, 0, 0, CONTIGUOUS]).unwrap()[1];
+        (gap, home.run(Call::ShareSegment, &[share, 1, 0, 0, 0]).unwrap()[1])
+    });
+    let (gaps, walls): (Vec<_>, Vec<_>) = ids.collect();
+    gaps.into_iter().for_each(|id| _ = home.make(Call::ShareRemove, &[share, id]));
+    home.ring();
+    let before = free(&home, share);
+    let run = [share, 1000, 0, 0, CONTIGUOUS, 0];
+    assert!(one_step(&mut home.world, home.actor, Call::ShareSegment, run));
+    // One that goes on with another size, or flag, begins anew.
+    for forged in [[share, 5, 0, 0, CONTIGUOUS, 1], [share, 1000, 0, 0, 0, 1]] {
+        let [made, id, _] = home.run(Call::ShareSegment, &forged).unwrap();
+        assert_eq!(home.run(Call::SegmentStat, &[made]).unwrap()[0], forged[1]);
+        home.make(Call::ShareRemove, &[share, id]);
+    }
+    home.ring();
+    assert_eq!(free(&home, share), before);
+    let [segment, id, _] = home.run(Call::ShareSegment, &run).unwrap();
+    assert_eq!(free(&home, share), before - 1001);
+    let mut places = Vec::new();
+    look(&mut home, segment, 0..1000, |place| {
+        assert!(is_empty(place));
+        places.push(place.addr());
+    });
+    assert!(places.windows(2).all(|two| two[1] == two[0] + PAGE as usize), "it is one run");
+    // So many are free, and not in one run.
+    let refused = home.run(Call::ShareSegment, &[share, before - 1002, 0, 0, CONTIGUOUS]);
+    assert_eq!(refused, Err(Error::NoMemory));
+    home.ring();
+    assert_eq!(free(&home, share), before - 1001, "a refusal leaves nothing");
+    // Nor does one that is given up: it goes with what is made next.
+    assert!(one_step(&mut home.world, home.actor, Call::ShareSegment, [share, 900, 0, 0, CONTIGUOUS, 0]));
+    assert!(free(&home, share) < before - 1001);
+    let next = home.make(Call::SegmentAlloc, &[RAM, 1, abi::layout::segment::EAGER]);
+    home.drop(next);
+    home.ring();
+    assert_eq!(free(&home, share), before - 1001);
+    walls.into_iter().chain([id]).for_each(|id| _ = home.make(Call::ShareRemove, &[share, id]));
+    home.ring();
+    assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
     home.drop(share);
     home.close();
 }
