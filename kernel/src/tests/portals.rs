@@ -4,7 +4,7 @@
 use super::World;
 use crate::arch::context::Event;
 use crate::hardware;
-use crate::objects::context::Options;
+use crate::objects::context::{Options, State};
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
@@ -597,6 +597,71 @@ fn a_budget_that_ends_inside_a_server_stalls_nobody() {
     assert_eq!(words(&poor)[..3], [5, 6, 7]);
     server.context.schedule.set(Some(server.time));
     world.end([server, poor, rich]);
+}
+
+/// Clients with small budgets call through two servers that have no time of their own. However many
+/// budgets end in there, somebody who has time left waits for the requests before its own, and
+/// never for a new period: the core does not idle meanwhile.
+#[test]
+fn who_has_time_is_served_behind_any_number_of_spent_budgets() {
+    const POOR: usize = 6;
+    const PERIOD_NS: u64 = 200_000_000;
+    const ACTION_NS: u64 = SLICE_NS / 2;
+    /// In each server one before it calls on, or answers, and one after that.
+    const ACTIONS: u64 = 3;
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let servers = [world.party(0), world.party(0)];
+    let [front, back] = &servers;
+    world.connect(front, back);
+    let clients: [Party; POOR + 1] = std::array::from_fn(|_| world.party(5));
+    let (rich, poor) = clients.split_last().unwrap();
+    clients.iter().for_each(|client| world.connect(client, front));
+    clients.iter().for_each(|client| world.call(client, 0, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]));
+    for server in [front, back] {
+        world.answer(server, 0);
+        server.context.schedule.set(None);
+    }
+    poor.iter().for_each(|client| world.kernel.scheduler.set_slice(client.time, SLICE_NS / 4, PERIOD_NS));
+    clients.iter().for_each(|client| world.kernel.signal(client.context, 1));
+    let mut random = ::fuzz::Random::new(5);
+    let (mut has_called, mut asked_ns, mut spent, mut longest_ns) = (false, None, 0, 0);
+    for _ in 0..60_000 {
+        let end_ns = hardware::now_ns() + random.below(ACTION_NS);
+        world.kernel.decide();
+        while let Some(at_ns) = hardware::deadline().filter(|at_ns| *at_ns <= end_ns) {
+            hardware::set_clock(at_ns.max(hardware::now_ns()));
+            world.kernel.step(Event::Timer);
+        }
+        hardware::set_clock(end_ns);
+        world.kernel.step(Event::Timer);
+        let is_in_server = |client: &Party| client.context.state() != State::Runnable;
+        spent += poor.iter().filter(|client| is_in_server(client) && client.time.left_ns.get() <= 0).count();
+        match asked_ns {
+            Some(asked_ns) if world.runs(rich) => longest_ns = longest_ns.max(end_ns - asked_ns),
+            _ => assert!(asked_ns.is_none() || world.kernel.scheduler.current().is_some(), "the server stalls"),
+        }
+        if world.runs(back) {
+            world.answer(back, 0);
+        } else if world.runs(front) {
+            has_called = !has_called;
+            if has_called { world.ask(front, 0) } else { world.answer(front, 0) }
+        } else if world.runs(rich) {
+            asked_ns = random.once_in(2).then(hardware::now_ns);
+            if asked_ns.is_some() {
+                world.ask(rich, 0);
+            }
+        } else if let Some(client) = poor.iter().find(|client| world.runs(client)) {
+            world.ask(client, 0);
+        }
+    }
+    assert!(spent > 1000, "{spent} looks found a budget that had ended inside a server");
+    let most_ns = (POOR as u64 + 1) * ACTIONS * ACTION_NS;
+    assert!((most_ns / 4..=most_ns).contains(&longest_ns), "it waited for {longest_ns} of {most_ns} ns");
+    servers.iter().for_each(|server| server.context.schedule.set(Some(server.time)));
+    let [a, b] = servers;
+    let [c, d, e, f, g, h, i] = clients;
+    world.end([a, b, c, d, e, f, g, h, i]);
 }
 
 /// Who rings one that was not started keeps its time: it may be the one who has it started, and
