@@ -175,6 +175,15 @@ mod tests {
     }
 
     #[test]
+    fn a_smaller_capacity_gives_memory_back() {
+        let mut pipe = Pipe::new(false);
+        pipe.put(&[1; 40_000]);
+        pipe.remove(39_000);
+        assert_eq!((pipe.set_capacity(1), pipe.held()), (Ok(4096), 1000));
+        assert!(pipe.bytes.capacity() <= 4096, "{} bytes", pipe.bytes.capacity());
+    }
+
+    #[test]
     fn the_other_side_going_is_seen_after_the_bytes() {
         let mut pipe = Pipe::new(false);
         pipe.put(b"x");

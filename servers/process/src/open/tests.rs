@@ -323,3 +323,86 @@ fn a_pipe_is_looked_into_without_taking() {
     all.close(ME, writing).unwrap();
     assert_eq!(peek(&mut all, 0, 9).unwrap(), b"");
 }
+
+/// Bytes that lie in two pieces come out in order, for a read and for a look, which may begin
+/// anywhere; what cannot be put stays whole.
+#[test]
+fn bytes_that_lie_in_two_pieces_come_out_in_order() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    assert_eq!(all.capacity(ME, reading, Some(4096)), Ok(4096));
+    let bytes: Vec<u8> = (0..6000).map(|number: u32| number as u8 ^ (number >> 8) as u8).collect();
+    assert_eq!(write(&mut all, ME, writing, &bytes[..3000]), Ok(3000));
+    assert_eq!(read(&mut all, ME, reading, 2000).unwrap(), bytes[..2000]);
+    assert_eq!(write(&mut all, ME, writing, &bytes[3000..]), Ok(3000));
+    let held = &bytes[2000..];
+    for from in [0, 500, 2095, 2096, 2097, 3999] {
+        let (mut seen, mut pieces) = (vec![0; 4000], 0);
+        let looked = all.peek(ME, reading, from as u64, 4000, |offset, part| {
+            seen[offset..offset + part.len()].copy_from_slice(part);
+            pieces += 1;
+            true
+        });
+        assert_eq!((looked, pieces), (Ok(4000 - from), 1 + usize::from(from < 2096)));
+        assert_eq!(seen[..4000 - from], held[from..]);
+    }
+    for refused in [0, 2096] {
+        assert_eq!(all.read(ME, reading, 4000, 0, |offset, _| offset != refused), Err(Error::Invalid));
+        assert_eq!(all.peek(ME, reading, 0, 4000, |offset, _| offset != refused), Err(Error::Invalid));
+    }
+    assert_eq!(read(&mut all, ME, reading, 4000).unwrap(), held);
+}
+
+/// A write is taken in part, or not at all, as its size says; and of what cannot be fetched nothing
+/// is.
+#[test]
+fn what_is_written_is_what_there_was_room_for() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    assert_eq!(all.ready(writing, u32::MAX), ready::WRITE);
+    for count in [1, FEW_BYTES, FEW_BYTES + 1, 5000] {
+        assert_eq!(all.write(ME, writing, || who(7), count, |_| false), Err(Error::Invalid));
+        assert_eq!((all.available(ME, reading), all.has_news()), (Ok(0), false));
+        let bytes: Vec<u8> = (0..count).map(|number| number as u8 ^ 0x55).collect();
+        assert_eq!(write(&mut all, ME, writing, &bytes), Ok(count));
+        assert!(all.has_news());
+        assert_eq!(read(&mut all, ME, reading, 9999).unwrap(), bytes);
+        all.take_changed();
+        assert!(!all.has_news());
+    }
+    all.capacity(ME, writing, Some(8192)).unwrap();
+    assert_eq!(all.take_changed(), [writing]);
+    assert_eq!(write(&mut all, ME, writing, &[1; 4097]), Ok(4097));
+    assert_eq!(all.ready(writing, u32::MAX), 0, "4,095 bytes are no room for a whole write");
+    assert_eq!(write(&mut all, ME, writing, &[2; 4096]), Err(Error::WouldBlock));
+    assert_eq!(write(&mut all, ME, writing, &[2; 5000]), Ok(4095));
+    assert_eq!(write(&mut all, ME, writing, &[3; 5000]), Err(Error::WouldBlock));
+    assert_eq!(read(&mut all, ME, reading, 1).unwrap(), [1]);
+    assert_eq!(all.available(ME, writing), Err(Error::NotTerminal));
+    // Who writes is told that nobody reads, and what lies there goes with the last end.
+    all.take_changed();
+    all.close(ME, reading).unwrap();
+    assert_eq!(all.take_changed(), [reading, writing]);
+    assert_eq!(all.ready(writing, 0), ready::ERROR);
+    assert_eq!(write(&mut all, ME, writing, b"x"), Err(Error::BrokenPipe));
+    all.close(ME, writing).unwrap();
+    assert!(all.pipes.is_empty() && all.large_pipes == 0);
+}
+
+#[test]
+fn each_kind_is_looked_into_and_measured_as_what_it_is() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    let named = all.open_named(ME, 5, (true, true), true).unwrap();
+    let to_write = all.open_named(ME, 5, (false, true), true).unwrap();
+    let (event, timer) = (all.event(ME, 0, false).unwrap(), all.timer(ME, false).unwrap());
+    let (socket, _) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
+    write(&mut all, ME, named, b"named").unwrap();
+    let mut peek = |id| all.peek(ME, id, 1, 9, |_, _| true);
+    assert_eq!((peek(named), peek(reading)), (Ok(4), Err(Error::WouldBlock)));
+    assert_eq!([writing, to_write].map(&mut peek), [Err(Error::BadId); 2]);
+    assert_eq!([event, timer, socket].map(&mut peek), [Err(Error::NotSeekable); 3]);
+    assert_eq!([named, socket].map(|id| all.available(ME, id)), [Ok(5), Ok(0)]);
+    assert_eq!([to_write, event, timer].map(|id| all.available(ME, id)), [Err(Error::NotTerminal); 3]);
+    assert_eq!([reading, writing, named, to_write].map(|id| all.kind(ME, id)), [Ok(Kind::Pipe); 4]);
+}
