@@ -287,7 +287,8 @@ pub trait Process {
     /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
     /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
     /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
-    /// on. With `is_vfork` the caller asks for [`vfork_wait`](Process::vfork_wait) once it is started.
+    /// on. With `is_vfork` the caller asks for [`vfork_wait`](Process::vfork_wait) once it is
+    /// started.
     #[op]
     async fn fork_prepare(&self, is_vfork: bool) -> Result<Forked, ProcessError>;
 

@@ -45,12 +45,18 @@ struct Device {
 }
 
 impl Device {
-    fn new(polled: Polled) -> Device {
+    /// Begins to poll in that place; a ring's counts begin anew.
+    #[inline(never)]
+    fn begin(place: &mut Option<Device>, polled: Polled) {
         let seen = match polled {
-            Polled::Ring { .. } => 0,
+            Polled::Ring { base, .. } => {
+                ring(base).completed.store(0, Ordering::Relaxed);
+                ring(base).stopped.store(0, Ordering::Release);
+                0
+            }
             Polled::Word { at, .. } => u64::from(word(at).load(Ordering::Acquire)),
         };
-        Device { polled, polls: 0, found: 0, seen, stopped: false }
+        *place = Some(Device { polled, polls: 0, found: 0, seen, stopped: false });
     }
 }
 
@@ -73,15 +79,13 @@ fn word(at: PhysAddr) -> &'static AtomicU16 {
 
 impl Polling {
     /// Polls `devices` for the domain of `caller`.
+    #[inline(never)]
     pub fn new(caller: Ptr<Context>, devices: [Option<Polled>; DEVICES_MAX]) -> Polling {
-        let devices = devices.map(|polled| polled.map(Device::new));
-        for device in devices.iter().flatten() {
-            if let Polled::Ring { base, .. } = device.polled {
-                ring(base).completed.store(0, Ordering::Relaxed);
-                ring(base).stopped.store(0, Ordering::Release);
-            }
+        let mut polling = Polling { caller, devices: [const { None }; DEVICES_MAX] };
+        for (place, polled) in polling.devices.iter_mut().zip(devices) {
+            polled.into_iter().for_each(|polled| Device::begin(place, polled));
         }
-        Polling { caller, devices }
+        polling
     }
 
     /// Kind, polls and what was found, of a device.

@@ -1,5 +1,6 @@
 //! Object ids: as many objects as `PELAGO_STRESS_OBJECTS` says are made and go again, private and
-//! shared ones, and no id comes twice. The nightly run makes 10^7 (`./pelago test host-stress/ids`).
+//! shared ones, and no id comes twice. The nightly run makes 10^7 (`./pelago test
+//! host-stress/ids`).
 
 use super::World;
 use super::shared::Block;

@@ -273,8 +273,8 @@ fn must_sleep(at: u64, value: u64, bits: u32) -> Result<(), Failure> {
     }
 }
 
-/// futex, where the thread has to sleep as [`immediate`] said, and only other threads of the process
-/// end that.
+/// futex, where the thread has to sleep as [`immediate`] said, and only other threads of the
+/// process end that.
 pub fn sleeps([at, operation, _, timeout_at, _, third]: [u64; 6]) -> Option<Line> {
     let by_threads = matches!(operation & 0x7f, WAIT | WAIT_BITSET) && timeout_at == 0;
     if !by_threads || in_common(at, operation).is_some() || signalled() {

@@ -165,7 +165,8 @@ fn errors(text: &mut String, call: Call, row: &Row) -> std::fmt::Result {
         return writeln!(text, "\nNo errors.");
     }
     writeln!(text, "\n| error | cause and remedy |\n|---|---|")?;
-    row.own_errors.iter().try_for_each(|(error, why)| writeln!(text, "| `{}` | {why} |", error.name()))?;
+    let causes = row.own_errors.iter().flat_map(|(error, why)| why.split("; ").map(move |cause| (error, cause)));
+    causes.into_iter().try_for_each(|(error, cause)| writeln!(text, "| `{}` | {cause} |", error.name()))?;
     by_kind.iter().try_for_each(|error| {
         let doc = error.doc().iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
         writeln!(text, "| `{}` | {doc} |", error.name())

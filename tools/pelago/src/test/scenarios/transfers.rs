@@ -2,7 +2,8 @@
 //! the other: no transfer fails, no byte differs, no client waits longer than a second, and
 //! where only the driver dies TCP sends nothing again.
 //!
-//! - `transfers/mixed/*`: any component that can be started again; `transfers/victim/NAME/*`: one of them.
+//! - `transfers/mixed/*`: any component that can be started again; `transfers/victim/NAME/*`: one
+//!   of them.
 //! - The next fault comes 0.3 s after the last was answered, that is after the component serves
 //!   again, and not before a transfer has begun meanwhile.
 //! - Victims and ways come from a seed, which is printed. `PELAGO_SEED` gives another.

@@ -1,6 +1,6 @@
 //! `transfers/loss/lone/*`: the guest sends one segment to a peer that is silent, and it is lost.
-//! Nothing comes in that would have anybody look at the card, which does not interrupt for one frame
-//! that it has sent; TCP hears of that all the same, and sends it again.
+//! Nothing comes in that would have anybody look at the card, which does not interrupt for one
+//! frame that it has sent; TCP hears of that all the same, and sends it again.
 
 use super::lossy::{Loss, Lossy};
 use crate::host::late::late;
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 80;
-/// Says something to whoever connects, and goes on listening.
+/// Says something to the first who connects, and goes on.
 const SERVER: [&str; 3] = ["busybox", "sh", "-c"];
 const SCRIPT: &str = "(echo something; exec sleep 100) | nc -l -p 80";
 const SAID: &[u8] = b"something\n";

@@ -27,9 +27,11 @@ pub enum Loss {
     FirstData,
 }
 
+/// Tells of each frame, with whether it is the guest's, whether it is lost.
+type Judge = Box<dyn FnMut(&[u8], bool) -> bool>;
+
 impl Loss {
-    /// What tells of each frame, with whether it is the guest's, whether it is lost.
-    fn judge(self) -> Box<dyn FnMut(&[u8], bool) -> bool + Send> {
+    fn judge(self) -> Judge {
         match self {
             Loss::ByChance(seed) => {
                 let mut random = Random(seed);
