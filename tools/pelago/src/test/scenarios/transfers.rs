@@ -492,7 +492,7 @@ mod tests {
             assert!(CHOSEN.iter().any(|long| long.cpus == one.cpus));
         }
         let (nightly, plain): (Vec<_>, Vec<_>) = scenarios().into_iter().partition(|scenario| scenario.nightly);
-        assert_eq!((plain.len(), nightly.len()), (5 + 1, 7 + 6 * 12 + 5 + 2));
+        assert_eq!((plain.len(), nightly.len()), (5 + 2, 7 + 6 * 12 + 5 + 2));
     }
 
     #[test]
