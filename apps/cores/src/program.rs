@@ -30,7 +30,7 @@ const STACK_TOP: u64 = SHARED_AT + 4096;
 const NONE: u64 = u64::MAX;
 const CYCLES: u32 = 100;
 /// How long a program has its core to itself, unless more is asked for.
-pub const ALONE_SECONDS: u64 = 3;
+pub const ALONE_SECONDS: u64 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Between two things that the rest of the system does meanwhile.
 const BUSY_NS: u64 = 10_000_000;

@@ -23,6 +23,9 @@ pub struct Scenario {
     pub tier: u8,
     /// May run beside others: it measures no time.
     pub shares: bool,
+    /// Nearly all of its time is a fixed one that it waits: it also runs beside those that have both
+    /// cores. Only one that shares.
+    pub waits: bool,
     /// Takes more than 20 s, and nothing beside it says why it is worth that in every run; or a
     /// shorter one shows the same, if less of it. Runs only by `--nightly` or by its whole name.
     pub nightly: bool,
@@ -34,7 +37,7 @@ pub struct Scenario {
 impl Scenario {
     /// One that has the machine for itself.
     pub fn alone(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
-        Scenario { name, tier, shares: false, nightly: false, judges: Vec::new(), body: Box::new(body) }
+        Scenario { name, tier, shares: false, waits: false, nightly: false, judges: Vec::new(), body: Box::new(body) }
     }
 
     /// One that has the machine for itself, for minutes.
@@ -45,6 +48,11 @@ impl Scenario {
     /// One that may run beside others.
     pub fn shared(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
         Scenario { shares: true, ..Scenario::alone(tier, name, body) }
+    }
+
+    /// One that mostly waits, beside as many others as have work for the cores.
+    pub fn waiting(self) -> Scenario {
+        Scenario { shares: true, waits: true, ..self }
     }
 
     /// Runs only by `--nightly` or by its whole name, if so.

@@ -17,16 +17,17 @@ use crate::test::scenario::{Bench, CONSOLE, Scenario};
 use crate::test::{quick, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Scenarios that measure nothing run this many at a time, on machines that have the cores.
 const AT_ONCE: usize = 2;
+/// Beside these so many run that mostly wait.
+const WAITING_AT_ONCE: usize = 2;
 
 /// Options of `test`.
 #[derive(Args)]
@@ -241,18 +242,23 @@ impl<'b> Runner<'b> {
 
     /// Ends in the order of the scenarios.
     fn together(&self, scenarios: &[&Scenario]) -> Vec<End> {
-        let (next, ends) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-        let work = || {
-            loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(scenario) = scenarios.get(place) else { return };
-                let end = self.one(scenario, self.repeats);
+        let of = |waits: bool| -> VecDeque<usize> {
+            (0..scenarios.len()).filter(|place| scenarios[*place].waits == waits).collect()
+        };
+        let (busy, waiting, ends) = (Mutex::new(of(false)), Mutex::new(of(true)), Mutex::new(BTreeMap::new()));
+        let next = |queue: &Mutex<VecDeque<usize>>| queue.lock().ok().and_then(|mut queue| queue.pop_front());
+        let work = |takes_busy: bool| {
+            while let Some(place) = takes_busy.then(|| next(&busy)).flatten().or_else(|| next(&waiting)) {
+                let end = self.one(scenarios[place], self.repeats);
                 if let Ok(mut ends) = ends.lock() {
                     ends.insert(place, end);
                 }
             }
         };
-        std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+        std::thread::scope(|scope| {
+            (0..AT_ONCE).for_each(|_| drop(scope.spawn(|| work(true))));
+            (0..WAITING_AT_ONCE).for_each(|_| drop(scope.spawn(|| work(false))));
+        });
         let mut ends = ends.into_inner().unwrap_or_default();
         (0..scenarios.len()).map(|place| ends.remove(&place).unwrap_or(End::Failed)).collect()
     }
@@ -353,6 +359,7 @@ mod tests {
     use super::*;
     use crate::host::late::late;
     use anyhow::Context;
+    use std::sync::Barrier;
 
     #[test]
     fn a_whole_name_is_one_scenario() {
@@ -415,6 +422,25 @@ mod tests {
         }
         let times = |scenario: &Scenario| bench.of(scenario).unwrap().0.noted("figures").len();
         ends.into_iter().map(|(scenario, end)| (scenario.name.clone(), end, times(scenario))).collect()
+    }
+
+    #[test]
+    fn what_waits_runs_beside_two_others() {
+        // Each waits until as many are under way as there may be.
+        let barrier = Arc::new(Barrier::new(AT_ONCE + WAITING_AT_ONCE));
+        let meets = |name: usize| {
+            let barrier = barrier.clone();
+            Scenario::shared(4, format!("meets/{name}"), move |_| {
+                barrier.wait();
+                Ok(())
+            })
+        };
+        let busy = (0..AT_ONCE).map(meets);
+        let mut all: Vec<Scenario> = (0..WAITING_AT_ONCE).map(|name| meets(AT_ONCE + name).waiting()).collect();
+        all.extend(busy);
+        let (bench, progress) = (Bench::new(Testbed::empty().unwrap()), Progress::start());
+        let ends = Runner::new(&bench, &progress, true).together(&all.iter().collect::<Vec<_>>());
+        assert_eq!(ends, [const { End::Passed }; AT_ONCE + WAITING_AT_ONCE]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::time::Duration;
 /// run of the tests gives to anything (`progress.rs`), so that the scenarios come after them.
 const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
 const LIMIT: Duration = Duration::from_secs(10 * 60);
+/// So many programs of tests are told.
+const LONGEST: usize = 5;
 
 /// Runs all of them; how many passed and failed.
 pub fn test() -> Result<(usize, usize)> {
@@ -103,6 +105,10 @@ fn cargo_test(what: &str, packages: &[&str], kinds: &[&str], must_run: bool) -> 
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let (passed, failed) = count_results(&text);
+    let longest = longest(&String::from_utf8_lossy(&output.stderr), &text);
+    if longest.len() > 1 {
+        println!("     the longest of the {what}: {}", longest.join(", "));
+    }
     if output.status.success() && (passed > 0 || !must_run) {
         println!("ok   {passed} {what}");
         return Ok((passed, failed));
@@ -125,6 +131,22 @@ fn unfinished(what: &str, error: &anyhow::Error) -> (usize, usize) {
     (0, 1)
 }
 
+/// The programs of tests that ran longest, with their seconds. Cargo says on one stream which it
+/// runs, and the program on the other how long it ran.
+fn longest(running: &str, results: &str) -> Vec<String> {
+    let file = |line: &str| Some(line.trim().strip_prefix("Running ")?.rsplit_once('/')?.1.to_owned());
+    let names = running.lines().filter_map(file);
+    let seconds = results
+        .lines()
+        .filter(|line| line.starts_with("test result:"))
+        .filter_map(|line| line.rsplit_once("finished in ")?.1.strip_suffix('s')?.parse::<f64>().ok());
+    let mut times: Vec<(String, f64)> = names.zip(seconds).collect();
+    times.sort_by(|one, other| other.1.total_cmp(&one.1));
+    // Without what tells builds apart.
+    let name = |file: &str| file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned();
+    times.iter().take(LONGEST).map(|(file, seconds)| format!("{} {seconds:.0} s", name(file))).collect()
+}
+
 /// Sums cargo's lines `test result: ok. 5 passed; 0 failed; ...`.
 pub fn count_results(text: &str) -> (usize, usize) {
     let number = |line: &str, word: &str| -> usize {
@@ -142,6 +164,15 @@ mod tests {
     fn results_are_summed() {
         let text = "running\ntest result: ok. 5 passed; 0 failed; 0 ignored\nx\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
         assert_eq!(count_results(text), (7, 1));
+    }
+
+    #[test]
+    fn the_longest_are_told() {
+        let running = "   Compiling a\n     Running unittests src/lib.rs (target/host/debug/deps/kernel-2cd9)\n     \
+            Running tests/images.rs (target/host/debug/deps/images-b9ce)\n";
+        let results = "test a ... ok\ntest result: ok. 2 passed; 0 failed; finished in 1.20s\nx\n\
+            test result: ok. 5 passed; 0 failed; finished in 40.71s\n";
+        assert_eq!(longest(running, results), ["images 41 s", "kernel 1 s"]);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Requests of which the median counts, and how often they are made: the best time counts, as what
-/// else the host does comes and goes.
+/// Requests of which the median counts, and how often they are made at most: the best time counts,
+/// as what else the host does comes and goes. Beside the neighbour one that is good enough will do.
 const REQUESTS: usize = 15;
 const ROUNDS: usize = 3;
 /// How much longer they may take than beside a loop.
@@ -102,7 +102,8 @@ pub fn scenarios() -> Vec<Scenario> {
     matrix
         .map(|(case, cpus)| {
             Scenario::alone(4, format!("bad-neighbour/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
-                .by_night(cpus == 1 && case.forks == 0)
+                // Twenty contexts are one, too.
+                .by_night(cpus == 1 && case.forks == 0 || case.contexts == 1)
         })
         .collect()
 }
@@ -152,9 +153,12 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         let beside_loop = (0..ROUNDS).map(|_| median(&address)).collect::<Result<Vec<_>>>()?;
         guest.input().send(b"go on\n");
         guest.heard(STARTS, LIMIT)?;
-        let beside_bad = (0..ROUNDS).map(|_| median(&address)).collect::<Result<Vec<_>>>()?;
         let least = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
-        let (bad, plain) = (least(&beside_bad), least(&beside_loop));
+        let (plain, mut beside_bad) = (least(&beside_loop), Vec::new());
+        while beside_bad.len() < ROUNDS && (beside_bad.is_empty() || least(&beside_bad) > plain * FACTOR) {
+            beside_bad.push(median(&address)?);
+        }
+        let bad = least(&beside_bad);
         println!("     {}/{cpus}: a request takes {plain:.1?} beside a loop, {bad:.1?} beside it", case.name);
         if bad > plain * FACTOR {
             let told = format!("a request takes {beside_loop:.1?} beside a loop and {beside_bad:.1?} beside it");

@@ -45,7 +45,10 @@ int main(void) {
 
 pub fn scenarios() -> Vec<Scenario> {
     let all = [MachineType::Q35, MachineType::Microvm, MachineType::MicrovmMmio];
-    all.map(|machine| Scenario::shared(3, format!("clock/{}", machine.name()), move |bench| run(bench, machine))).into()
+    all.map(|machine| {
+        Scenario::shared(3, format!("clock/{}", machine.name()), move |bench| run(bench, machine)).waiting()
+    })
+    .into()
 }
 
 fn run(bench: &Bench, machine: MachineType) -> Result<()> {

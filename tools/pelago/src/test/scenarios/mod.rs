@@ -100,6 +100,8 @@ pub fn all() -> Vec<Scenario> {
         first_run::scenarios(),
         memory::scenarios(),
         standard_streams::scenarios(),
+        // The longest of its tier, which else would run on when nothing is left to run beside it.
+        double_faults::scenarios(),
         bad_executable::scenarios(),
         bad_neighbour::scenarios(),
         bad_program::scenarios(),
@@ -116,7 +118,6 @@ pub fn all() -> Vec<Scenario> {
         recovery::scenarios(),
         keep_alive::scenarios(),
         recovery_beside_network::scenarios(),
-        double_faults::scenarios(),
         processes::scenarios(),
         transfers::scenarios(),
         server_faults::scenarios(),

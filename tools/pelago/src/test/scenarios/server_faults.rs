@@ -25,7 +25,7 @@ const SEED: u64 = 0x5eed_0012;
 const CLIENTS: usize = 200;
 const EVERY: Duration = Duration::from_secs(1);
 /// Faults of a plain run, and of the nightly one.
-const BRIEF: usize = 12;
+const BRIEF: usize = 8;
 const LONG: usize = 60;
 /// A client that waits so long has been lost.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
