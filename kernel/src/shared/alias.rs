@@ -292,6 +292,7 @@ impl Kernel {
 
     /// Makes a private object that represents the one found, with a reference that the caller
     /// holds.
+    #[inline(never)]
     pub fn name_shared(&mut self, ram: Ptr<Ram>, found: &Found) -> Result<AnyObject, Error> {
         found.object.pool.add_alias(self.core())?;
         self.name_counted(ram, found.object)

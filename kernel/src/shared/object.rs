@@ -39,8 +39,8 @@ const SHAPE: usize = 2;
 const NAME: usize = 3;
 /// Of a segment: its first line, if it is one run; and its pages. Of a range: its uppermost table;
 /// and its level, with whether code in it may be writable << 8.
-const RUN: usize = 5;
-const RUN_PAGES: usize = 6;
+pub(super) const RUN: usize = 5;
+pub(super) const RUN_PAGES: usize = 6;
 // Words of the second line: what its lock guards; when nobody refers to the object, the second is
 // the link to the next such.
 const LOCK: usize = 0;
@@ -116,7 +116,7 @@ impl SharedObject {
         self.spare().give(&self.pool, place);
     }
 
-    fn word(self, word: usize) -> &'static AtomicU64 {
+    pub(super) fn word(self, word: usize) -> &'static AtomicU64 {
         &self.pool.at(self.place).0[word]
     }
 

@@ -10,7 +10,7 @@
 //! `FROZEN` none of its pages is mapped writable.
 
 use super::SpinWait;
-use super::object::{SEGMENT_WORDS, SharedObject};
+use super::object::{RUN, RUN_PAGES, SEGMENT_WORDS, SharedObject};
 use super::pool::PAGE_LINES;
 use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
@@ -72,7 +72,7 @@ impl SharedObject {
         let (own, pages) = (self.own_pages(), self.pages());
         let end = own + if self.has_run() { pages } else { 0 };
         while self.get(MADE) < end && budget.spend(1) {
-            let (made, first) = (self.get(MADE), self.pool.page_of(self.run().0));
+            let (made, first) = (self.get(MADE), self.word(RUN).load(Ordering::Relaxed) / PAGE_LINES);
             let page = if made < own { self.place / PAGE_LINES } else { first - own } + made;
             if made < own || self.pool.take_within(core, 1, page..page + 1).is_ok() {
                 budget.spend(PAGE_UNITS);
@@ -92,7 +92,7 @@ impl SharedObject {
 
     /// A segment's size.
     pub fn pages(self) -> u64 {
-        self.run().1
+        self.word(RUN_PAGES).load(Ordering::Relaxed)
     }
 
     /// Where a segment's pages lie, if they are one run.
