@@ -23,8 +23,8 @@ pub struct Scenario {
     pub tier: u8,
     /// May run beside others: it measures no time.
     pub shares: bool,
-    /// Nearly all of its time is a fixed one that it waits: it also runs beside those that have both
-    /// cores. Only one that shares.
+    /// Most of its time is a fixed one that it waits: it runs beside those that have both cores,
+    /// too. Only one that shares.
     pub waits: bool,
     /// Takes more than 20 s, and nothing beside it says why it is worth that in every run; or a
     /// shorter one shows the same, if less of it. Runs only by `--nightly` or by its whole name.
