@@ -19,7 +19,8 @@ const FUZZER: &str = "fuzz";
 const ALWAYS: [(MachineType, u32, u64); 3] =
     [(MachineType::Q35, 1, 100_000), (MachineType::Microvm, 2, 60_000), (MachineType::Q35, 4, 30_000)];
 const NIGHTLY_CPUS: u32 = 2;
-const NIGHTLY_CALLS: u64 = 5_000_000;
+/// Half an hour, by emulation.
+const NIGHTLY_CALLS: u64 = 32_000_000;
 const SEED: u64 = 20_260;
 const SEED_VARIABLE: &str = "PELAGO_FUZZ_SEED";
 /// Calls of each core, other than the scenario's.
