@@ -83,6 +83,20 @@ mod tests {
         assert_eq!((semaphore.take(), semaphore.take(), semaphore.take()), (Some(1), Some(1), None));
     }
 
+    /// Where it stands is what is told of a counter that another keeper takes over.
+    #[test]
+    fn where_it_stands_is_told() {
+        for is_semaphore in [false, true] {
+            let mut counter = Counter::new(5, is_semaphore);
+            assert_eq!(counter.count(), 5);
+            counter.add(4).unwrap();
+            assert_eq!(counter.count(), 9);
+            counter.take();
+            assert_eq!((counter.count(), counter.is_readable()), if is_semaphore { (8, true) } else { (0, false) });
+            assert_eq!(Counter::new(u64::MAX, is_semaphore).count(), COUNT_MAX);
+        }
+    }
+
     #[test]
     fn the_count_never_passes_its_limit() {
         let mut counter = Counter::new(0, false);
