@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LOOPS: usize = 4;
 /// Rounds of the nightly form, each of the whole of both groups.
 const ROUNDS: usize = 20;
+/// Rounds of the one scenario at which a guest was seen to end itself with status 70, once: a
+/// component that cannot be restarted was given up, and which is not known.
+const HANG_ROUNDS: usize = 100;
+const HANG: &str = "open-connections/hang/q35/2";
 /// What the plain run tries, one of each group.
 const BRIEF: [&str; 2] = ["open-connections/hang/q35/1", "recovery/hang/q35/2"];
 
@@ -22,6 +26,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(4, "busy-host/brief".into(), |bench| run(bench, 1, |name| BRIEF.contains(&name))),
         Scenario::nightly(4, "busy-host/rounds".into(), |bench| run(bench, ROUNDS, |_| true)),
+        Scenario::nightly(4, "busy-host/hang".into(), |bench| run(bench, HANG_ROUNDS, |name| name == HANG)),
     ]
 }
 
