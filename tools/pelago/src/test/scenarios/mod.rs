@@ -37,6 +37,7 @@ mod local_sockets;
 mod memory;
 mod mmap;
 mod multicore_program;
+mod mutants;
 mod network_link;
 mod objects;
 mod open_connections;
@@ -72,6 +73,7 @@ pub fn all() -> Vec<Scenario> {
         shares::scenarios(),
         layouts::scenarios(),
         host_stress::scenarios(),
+        mutants::scenarios(),
         usage_errors::scenarios(),
         objects::scenarios(),
         fuzz::scenarios(),
