@@ -1,0 +1,96 @@
+//! The cipher of a volume's sectors: `aes-xts-plain64` with a key of 512 bits.
+//!
+//! The number that a sector's tweak is made from counts 512 bytes, also where sectors have 4,096:
+//! so dm-crypt does for LUKS2.
+
+use core::fmt;
+
+use crate::key::VolumeKey;
+use crate::metadata::Segment;
+use crate::xts::Xts;
+
+/// Bytes that the number of a sector counts.
+pub(crate) const NUMBER_BYTES: u64 = 512;
+
+/// Bytes of a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectorBytes {
+    /// 512 bytes.
+    B512,
+    /// 4,096 bytes.
+    B4096,
+}
+
+impl SectorBytes {
+    /// The number.
+    pub const fn get(self) -> usize {
+        match self {
+            SectorBytes::B512 => 512,
+            SectorBytes::B4096 => 4096,
+        }
+    }
+}
+
+/// A place or a length is no multiple of the sector's bytes. Read whole sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misaligned;
+
+impl fmt::Display for Misaligned {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("not whole sectors")
+    }
+}
+
+/// Encrypts and decrypts the sectors of a volume.
+pub struct SectorCipher {
+    xts: Xts,
+    sector: SectorBytes,
+    tweak: u64,
+}
+
+impl SectorCipher {
+    /// The cipher of `segment` with the volume's `key`.
+    pub fn new(key: &VolumeKey, segment: &Segment) -> SectorCipher {
+        SectorCipher { xts: Xts::new(key.bytes()), sector: segment.sector, tweak: segment.tweak }
+    }
+
+    /// The cipher of a slot's area.
+    pub(crate) fn of_area(key: &VolumeKey) -> SectorCipher {
+        SectorCipher { xts: Xts::new(key.bytes()), sector: SectorBytes::B512, tweak: 0 }
+    }
+
+    /// Bytes of a sector.
+    pub fn sector(&self) -> SectorBytes {
+        self.sector
+    }
+
+    /// Encrypts whole sectors in place; the first begins at byte `at` of the segment.
+    ///
+    /// # Errors
+    /// [`Misaligned`], and nothing is changed.
+    pub fn encrypt(&self, at: u64, bytes: &mut [u8]) -> Result<(), Misaligned> {
+        let (first, step) = self.numbers(at, bytes)?;
+        self.xts.encrypt(first, step, self.sector.get(), bytes);
+        Ok(())
+    }
+
+    /// Decrypts whole sectors in place; the first begins at byte `at` of the segment.
+    ///
+    /// # Errors
+    /// [`Misaligned`], and nothing is changed.
+    pub fn decrypt(&self, at: u64, bytes: &mut [u8]) -> Result<(), Misaligned> {
+        let (first, step) = self.numbers(at, bytes)?;
+        self.xts.decrypt(first, step, self.sector.get(), bytes);
+        Ok(())
+    }
+
+    /// The number of the sector at byte `at`, and how much more that of the next is.
+    fn numbers(&self, at: u64, bytes: &[u8]) -> Result<(u64, u64), Misaligned> {
+        let size = self.sector.get();
+        if !at.is_multiple_of(size as u64) || !bytes.len().is_multiple_of(size) {
+            return Err(Misaligned);
+        }
+        // The number wraps, as dm-crypt's does.
+        Ok(((at / NUMBER_BYTES).wrapping_add(self.tweak), size as u64 / NUMBER_BYTES))
+    }
+}
