@@ -296,6 +296,7 @@ ready_helper() {
 ready_tests() {
     ready_helper gdb gdb "tests that use it will say so"
     ready_helper mkfs.ext4 e2fsprogs "tests of disks will say so"
+    ready_helper cryptsetup cryptsetup-bin "tests of encrypted disks will say so"
     ready_roots
     ready_redis_source
 }

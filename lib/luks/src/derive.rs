@@ -23,9 +23,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For a guest: 64 MiB, as RFC 9106 recommends where memory is short; 2 GiB filled, which are
-    /// sixteen slots as [`format`](crate::format()) makes them or two seconds on a slow processor;
-    /// and 20 million iterations, ten slots of two seconds as cryptsetup measures them.
+    /// For a guest: 64 MiB, which RFC 9106 recommends where memory is short; 2 GiB filled, which
+    /// are sixteen slots as [`format`](crate::format()) makes them; and 20 million iterations, as
+    /// many as four or five slots have that cryptsetup measured. Of each it is a few seconds.
     pub const GUEST: Budget = Budget { memory_kib: 64 << 10, filled_kib: 2 << 20, iterations: 20_000_000 };
 
     /// For a host: 4 GiB, the most that cryptsetup asks for, as often as a slot of it needs.

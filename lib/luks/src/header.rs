@@ -5,6 +5,9 @@
 //! is one more; so after a cut one of them is whole. The newer one that is whole counts. If the
 //! first is not, the second is looked for behind each size that a header may have.
 //!
+//! If there is neither a magic number at the beginning nor zeros, the volume is refused although a
+//! second header is left: it may be another file system's by now. `cryptsetup repair` decides that.
+//!
 //! Nothing is written here. [`Header::repair`] is for the one that opens the device to write, once
 //! and before anything else; cryptsetup does the same by itself whenever it opens it so.
 
@@ -99,6 +102,10 @@ impl Header {
             Ok(copy) => whole(head, 1, copy.len()),
             Err(_) => find_second(head),
         };
+        // A cut tears no magic number; where there is another, somebody wrote over the volume.
+        if first == Err(Error::NotLuks) && second.is_ok() && head[..BINARY_BYTES].iter().any(|byte| *byte != 0) {
+            return Err(Refusal::Has("something else over its first header").into());
+        }
         let mut copies = [first, second];
         // The metadata counts, too: a text that is no header's is damage like another.
         let mut decoded = [None, None];

@@ -28,6 +28,8 @@ enum Change {
     Bytes { at: usize, value: Vec<u8> },
     /// Another value in the JSON text, or none.
     Value { which: prop::sample::Index, value: Option<String> },
+    /// Another cost of the slot or the digest, mostly a possible one.
+    Cost { path: &'static str, value: u32 },
     /// Another name, or the same one again, of a part.
     Name { which: prop::sample::Index, name: String },
     /// A text instead of the JSON text.
@@ -36,9 +38,14 @@ enum Change {
     End(usize),
 }
 
+/// Where costs stand in the JSON text.
+const COSTS: [&str; 4] =
+    ["/keyslots/0/kdf/memory", "/keyslots/0/kdf/time", "/keyslots/0/kdf/cpus", "/digests/0/iterations"];
+
 /// Values that are at the ends of what there can be.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
+        "[1-9][0-9]{0,3}",
         "[0-9]{1,22}",
         "\"[0-9]{1,22}\"",
         "-[0-9]{1,3}(\\.[0-9]{1,3})?(e[0-9]{1,4})?",
@@ -62,10 +69,12 @@ fn value() -> impl Strategy<Value = String> {
 
 fn change() -> impl Strategy<Value = Change> {
     let index = any::<prop::sample::Index>;
-    let at = prop_oneof![0..512usize, 0..HEADER_BYTES + 512, 0..2 * HEADER_BYTES];
+    let at = prop_oneof![0..512usize, 4096..4900usize, 0..HEADER_BYTES + 512, 0..2 * HEADER_BYTES];
     prop_oneof![
         3 => (at, prop::collection::vec(any::<u8>(), 1..9)).prop_map(|(at, value)| Change::Bytes { at, value }),
         6 => (index(), proptest::option::weighted(0.8, value())).prop_map(|(which, value)| Change::Value { which, value }),
+        4 => (prop::sample::select(&COSTS), prop_oneof![3 => 1..300u32, 1 => any::<u32>()])
+            .prop_map(|(path, value)| Change::Cost { path, value }),
         2 => (index(), "[a-z_0-9]{0,12}").prop_map(|(which, name)| Change::Name { which, name }),
         1 => value().prop_map(Change::Text),
         1 => "\\PC{0,200}".prop_map(Change::Text),
@@ -106,7 +115,7 @@ fn with_value(text: &str, which: prop::sample::Index, new: Option<String>) -> St
 }
 
 fn apply(image: &[u8], change: Change) -> Vec<u8> {
-    let text = json(cheap());
+    let text = json(image);
     match change {
         Change::Bytes { at, value } => {
             let mut image = image.to_vec();
@@ -114,8 +123,15 @@ fn apply(image: &[u8], change: Change) -> Vec<u8> {
             image
         }
         Change::Value { which, value } => with_json(image, with_value(&text, which, value).as_bytes()),
+        Change::Cost { path, value } => {
+            let mut tree: Value = serde_json::from_str(&text).unwrap_or_default();
+            if let Some(place) = tree.pointer_mut(path) {
+                *place = value.into();
+            }
+            with_json(image, tree.to_string().as_bytes())
+        }
         Change::Name { which, name } => {
-            let names: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
+            let names: Vec<&str> = text.split('"').skip(1).step_by(2).chain(["luks2"]).collect();
             with_json(image, text.replace(&format!("\"{}\"", which.get(&names)), &format!("\"{name}\"")).as_bytes())
         }
         Change::Text(text) => with_json(image, text.as_bytes()),
@@ -184,7 +200,7 @@ fn wrong_headers_are_refused_in_little_memory() {
         })
         .unwrap();
     let Counts { read, tried, opened } = counts;
-    // Enough of them got so far that what comes there was tried.
-    let counts = (read.get(), tried.get(), opened.get());
-    assert!(counts.0 > 3000 && counts.1 > 2000 && (500..counts.1 - 500).contains(&counts.2), "{counts:?}");
+    // Enough of them got so far that what comes there was looked at.
+    let (read, tried, opened) = (read.get(), tried.get(), opened.get());
+    assert!(read > 1500 && tried > 800 && opened > 500 && tried - opened > 100, "{read}, {tried}, {opened}");
 }

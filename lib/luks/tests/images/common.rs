@@ -76,8 +76,8 @@ pub fn put_sums(image: &mut [u8]) {
 /// The JSON text of the first header.
 pub fn json(image: &[u8]) -> String {
     let area = &image[4096..HEADER_BYTES];
-    let end = area.iter().position(|byte| *byte == 0).unwrap();
-    String::from_utf8(area[..end].to_vec()).unwrap()
+    let end = area.iter().position(|byte| *byte == 0).unwrap_or(area.len());
+    String::from_utf8_lossy(&area[..end]).into_owned()
 }
 
 /// The image with another JSON text in both headers, as much of it as there is room for.

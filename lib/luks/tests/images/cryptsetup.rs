@@ -151,13 +151,13 @@ fn cryptsetup_accepts_a_header_that_is_repaired_here() {
         let formatted = format(SectorBytes::B512, crate::common::CHEAP);
         write_out(&formatted, &place.path("volume"));
         let file = File::options().write(true).read(true).open(place.path("volume")).unwrap();
-        file.write_all_at(&[0xFF; 16 << 10], at).unwrap();
+        file.write_all_at(&[0; 16 << 10], at).unwrap();
         let image = fs::read(place.path("volume")).unwrap();
         let header = Header::read(&image[..luks::HEAD_BYTES], image.len() as u64).unwrap();
         let write = header.repair(&[5; 64]).unwrap();
         file.write_all_at(&write.bytes, write.at).unwrap();
         // Only the repaired one is left.
-        file.write_all_at(&[0xFF; 16 << 10], (16 << 10) - at).unwrap();
+        file.write_all_at(&[0; 16 << 10], (16 << 10) - at).unwrap();
         place.succeed(&["luksOpen", "--test-passphrase", "--key-file", "key", "volume"]);
         assert_eq!(write.at, (place_of * (16 << 10)) as u64);
     }

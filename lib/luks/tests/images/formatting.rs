@@ -67,7 +67,8 @@ fn either_header_is_enough_and_the_other_is_repaired() {
         // A bit, and all of it.
         for damage in [at + 5000..at + 5001, at..at + HEADER_BYTES] {
             let mut image = healthy.to_vec();
-            image[damage].iter_mut().for_each(|byte| *byte ^= 0x20);
+            let is_bit = damage.len() == 1;
+            image[damage].iter_mut().for_each(|byte| *byte = if is_bit { *byte ^ 0x20 } else { 0 });
             let header = read(&image).unwrap();
             assert_eq!(header.states()[1 - place], CopyState::Current);
             assert!(matches!(header.states()[place], CopyState::Bad(_)));
@@ -81,6 +82,16 @@ fn either_header_is_enough_and_the_other_is_repaired() {
             assert_eq!(image[at + 4096..at + HEADER_BYTES], healthy[at + 4096..at + HEADER_BYTES]);
         }
     }
+}
+
+#[test]
+fn what_was_written_over_a_volume_is_no_volume() {
+    let mut image = cheap().to_vec();
+    // As mkfs.ext4 leaves it: zeros, then a super block.
+    image[..1024].fill(0);
+    (image[1080], image[1081]) = (0x53, 0xEF);
+    let refusal = Refusal::Has("something else over its first header");
+    assert_eq!(read(&image).err(), Some(Error::Refused(refusal)));
 }
 
 #[test]
