@@ -18,6 +18,8 @@ const HEAD_BYTES: usize = 8;
 const TAIL_BYTES: usize = 12;
 /// What that entry says it names.
 const TAIL_KIND: u8 = 0xDE;
+/// What an entry says that names a directory.
+const DIRECTORY_KIND: u8 = 2;
 /// Most bytes of a name.
 pub const NAME_MAX: usize = 255;
 
@@ -42,6 +44,16 @@ pub struct Entry {
     pub next: u64,
     /// Its name, up to 255 bytes.
     pub name: Box<[u8]>,
+}
+
+/// A block of a directory with these names, all of directories; with none it is free. The last name
+/// has the room that is left.
+pub(crate) fn new_block(seed: Checksum, names: &[(&[u8], u32)]) -> Box<Block> {
+    let entry = |&(name, inode): &(&[u8], u32)| Named { inode, kind: DIRECTORY_KIND, name: name.into() };
+    let entries: Vec<Named> = names.iter().map(entry).collect();
+    let mut block = Box::new([0; BLOCK_BYTES]);
+    fill(seed, &mut block, &entries);
+    block
 }
 
 /// What a block of a directory has in it.
@@ -75,7 +87,7 @@ pub(crate) fn content<'a>(directory: &Inode, logical: u32, block: &'a Block) -> 
         && usize::from(head.length.get()) == TAIL_BYTES
         && head.name_bytes == 0
         && head.kind == TAIL_KIND;
-    if !is_tail || sum != Checksum(directory.checksum_seed).with(entries).0.to_le_bytes() {
+    if !is_tail || sum != directory.seed().with(entries).0.to_le_bytes() {
         return Err(corrupt(directory, "the checksum of a directory's block"));
     }
     Ok(Content::Entries(entries))
@@ -145,4 +157,211 @@ pub(crate) fn list(
         at = slot.end;
     }
     Ok(found)
+}
+
+/// An entry that is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub inode: u32,
+    /// What it names, by [`Kind::of_entry`](crate::Kind).
+    pub kind: u8,
+    pub name: Box<[u8]>,
+}
+
+impl Named {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        entry_bytes(self.name.len())
+    }
+}
+
+fn entry_bytes(name: usize) -> usize {
+    (HEAD_BYTES + name).next_multiple_of(4)
+}
+
+/// Bytes for entries in a block with a checksum.
+pub(crate) const ENTRIES_BYTES: usize = BLOCK_BYTES - TAIL_BYTES;
+
+/// Writes an entry of `length` bytes at `at`.
+pub(crate) fn put(entries: &mut [u8], at: usize, length: usize, entry: &Named) {
+    let head = Head {
+        inode: U32::new(entry.inode),
+        length: U16::new(length as u16),
+        name_bytes: entry.name.len() as u8,
+        kind: entry.kind,
+    };
+    entries[at..at + HEAD_BYTES].copy_from_slice(head.as_bytes());
+    entries[at + HEAD_BYTES..at + HEAD_BYTES + entry.name.len()].copy_from_slice(&entry.name);
+}
+
+fn put_length(entries: &mut [u8], at: usize, length: usize) {
+    entries[at + 4..at + 6].copy_from_slice(&(length as u16).to_le_bytes());
+}
+
+/// All entries of a block.
+pub(crate) fn all(geometry: &Geometry, directory: &Inode, entries: &[u8]) -> Result<Vec<Named>, Stop> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < entries.len() {
+        let slot = slot(geometry, directory, entries, at)?;
+        if slot.inode != 0 {
+            found.push(Named { inode: slot.inode, kind: entries[at + 7], name: slot.name.into() });
+        }
+        at = slot.end;
+    }
+    Ok(found)
+}
+
+/// Adds an entry, if there is room. Returns whether there was.
+pub(crate) fn insert(geometry: &Geometry, directory: &Inode, entries: &mut [u8], new: &Named) -> Result<bool, Stop> {
+    let mut at = 0;
+    while at < entries.len() {
+        let slot = slot(geometry, directory, entries, at)?;
+        let used = if slot.inode == 0 { 0 } else { entry_bytes(slot.name.len()) };
+        let end = slot.end;
+        if end - at >= used + new.bytes() {
+            if used > 0 {
+                put_length(entries, at, used);
+            }
+            put(entries, at + used, end - at - used, new);
+            return Ok(true);
+        }
+        at = end;
+    }
+    Ok(false)
+}
+
+/// Removes an entry, or has it name another inode. Returns whether it was there.
+pub(crate) fn change(
+    geometry: &Geometry,
+    directory: &Inode,
+    entries: &mut [u8],
+    name: &[u8],
+    to: Option<(u32, u8)>,
+) -> Result<bool, Stop> {
+    let (mut at, mut before) = (0, None);
+    while at < entries.len() {
+        let slot = slot(geometry, directory, entries, at)?;
+        let end = slot.end;
+        if slot.inode != 0 && slot.name == name {
+            match (to, before) {
+                (Some((inode, kind)), _) => {
+                    entries[at..at + 4].copy_from_slice(&inode.to_le_bytes());
+                    entries[at + 7] = kind;
+                }
+                // The entry in front of it reaches over it.
+                (None, Some(before)) => put_length(entries, before, end - before),
+                (None, None) => entries[at..at + 4].fill(0),
+            }
+            return Ok(true);
+        }
+        (before, at) = (Some(at), end);
+    }
+    Ok(false)
+}
+
+/// Fills a block with these entries, for which there is room, and its checksum.
+pub(crate) fn fill(seed: Checksum, block: &mut Block, entries: &[Named]) {
+    block.fill(0);
+    let mut at = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let is_last = index + 1 == entries.len();
+        let length = if is_last { ENTRIES_BYTES - at } else { entry.bytes() };
+        put(block, at, length, entry);
+        at += length;
+    }
+    if entries.is_empty() {
+        put_length(block, 0, ENTRIES_BYTES);
+    }
+    let tail = Head { inode: U32::new(0), length: U16::new(TAIL_BYTES as u16), name_bytes: 0, kind: TAIL_KIND };
+    block[ENTRIES_BYTES..ENTRIES_BYTES + HEAD_BYTES].copy_from_slice(tail.as_bytes());
+    put_entries_sum(seed, block);
+}
+
+/// The bytes of block `logical` that have entries.
+pub(crate) fn entries_mut<'a>(directory: &Inode, logical: u32, block: &'a mut Block) -> &'a mut [u8] {
+    if directory.has_index && logical == 0 { block } else { &mut block[..ENTRIES_BYTES] }
+}
+
+/// Puts the checksum of block `logical` right, which has entries.
+pub(crate) fn put_sum(directory: &Inode, logical: u32, block: &mut Block) {
+    if directory.has_index && logical == 0 {
+        return index::put_sum(directory, block, index::ROOT_AT);
+    }
+    put_entries_sum(directory.seed(), block);
+}
+
+fn put_entries_sum(seed: Checksum, block: &mut Block) {
+    let sum = seed.with(&block[..ENTRIES_BYTES]).0;
+    block[BLOCK_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+    use crate::inode::{Kind, New};
+    use crate::{ROOT, Time};
+
+    fn geometry() -> Geometry {
+        Geometry {
+            blocks: 1000,
+            inodes: 100,
+            groups: 1,
+            inodes_per_group: 100,
+            inode_bytes: 256,
+            hash_seed: [0; 4],
+            is_hash_unsigned: false,
+            needs_recovery: false,
+            checksum_seed: 1,
+        }
+    }
+
+    fn directory() -> Inode {
+        let new = New { kind: Kind::Directory, permissions: 0, user: 0, group: 0, device: 0 };
+        Inode::begin(&geometry(), ROOT, &mut [0; 256], 32, &new, Time::default())
+    }
+
+    fn named(name: &str) -> Named {
+        Named { inode: 5, kind: 1, name: name.as_bytes().into() }
+    }
+
+    #[test]
+    fn an_entry_that_reaches_over_the_checksum_is_corrupt() {
+        let (geometry, directory) = (geometry(), directory());
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &[named("a"), named("b")]);
+        assert_eq!(search(&geometry, &directory, &block[..ENTRIES_BYTES], b"b"), Ok(Some(5)));
+        put_length(&mut block, named("a").bytes(), BLOCK_BYTES - named("a").bytes());
+        let wrong = Err(corrupt(&directory, "an entry of a directory"));
+        assert_eq!(search(&geometry, &directory, &block[..ENTRIES_BYTES], b"b"), wrong);
+        assert_eq!(all(&geometry, &directory, &block[..ENTRIES_BYTES]).err(), wrong.err());
+    }
+
+    #[test]
+    fn entries_are_inserted_where_there_is_room_and_removed_into_the_one_before() {
+        let (geometry, directory) = (geometry(), directory());
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &[]);
+        let entries = &mut block[..ENTRIES_BYTES];
+        let name = |number: usize| format!("{number:0>240}");
+        // 248 bytes each.
+        for number in 0..16 {
+            assert_eq!(insert(&geometry, &directory, entries, &named(&name(number))), Ok(true));
+        }
+        assert_eq!(insert(&geometry, &directory, entries, &named(&name(16))), Ok(false));
+        for number in [0, 7, 15] {
+            assert_eq!(change(&geometry, &directory, entries, name(number).as_bytes(), None), Ok(true));
+            assert_eq!(change(&geometry, &directory, entries, name(number).as_bytes(), None), Ok(false));
+            assert_eq!(insert(&geometry, &directory, entries, &named(&name(20 + number))), Ok(true));
+        }
+        let left = all(&geometry, &directory, entries).unwrap();
+        let mut names: Vec<_> = left.iter().map(|entry| entry.name.to_vec()).collect();
+        names.sort();
+        let mut expected: Vec<Vec<u8>> =
+            (1..7).chain(8..15).chain([20, 27, 35]).map(|number| name(number).into()).collect();
+        expected.sort();
+        assert_eq!(names, expected);
+    }
 }

@@ -7,6 +7,10 @@ use core::fmt;
 pub enum Stop {
     /// This block is not there. Read it, then call again: nothing has changed.
     Need(u64),
+    /// This transaction must last first, for the log or the volume has no room before. Wait until
+    /// [`Mount::lasts`](crate::Mount::lasts) says that it does, then call again: nothing has
+    /// changed.
+    Commit(u32),
     /// It failed; calling again gives the same.
     Failed(Error),
 }
@@ -35,6 +39,28 @@ pub enum Error {
     IsDirectory,
     /// A name is empty, longer than 255 bytes, or has a NUL or a slash in it.
     InvalidName,
+    /// The name is there already.
+    Exists,
+    /// A directory has names in it.
+    NotEmpty,
+    /// No block or no inode is free. Free some.
+    NoSpace,
+    /// More bytes than a file can have, or more changes than one operation may have. Do it in
+    /// parts.
+    TooLarge,
+    /// The file is being cut off, and this would bring back bytes of it. Call
+    /// [`Operation::trim`](crate::Operation::trim) until it is done, then again.
+    BeingCut,
+    /// An inode would get more names than the disk can count.
+    TooManyLinks,
+    /// What was asked makes no sense, like a directory inside itself.
+    Invalid,
+    /// There is no such extended attribute.
+    NoXattr,
+    /// An extended attribute has a prefix that is not known here, or the volume has none at all.
+    NotSupported,
+    /// The volume is closed, or its journal could not be written: nothing is changed any more.
+    ReadOnly,
 }
 
 /// What is not supported.
@@ -93,6 +119,16 @@ impl fmt::Display for Error {
             Error::NotLink => write!(out, "not a symbolic link"),
             Error::IsDirectory => write!(out, "is a directory"),
             Error::InvalidName => write!(out, "not a name"),
+            Error::Exists => write!(out, "the name is there already"),
+            Error::NotEmpty => write!(out, "the directory is not empty"),
+            Error::NoSpace => write!(out, "no space left on the volume"),
+            Error::TooLarge => write!(out, "too large"),
+            Error::BeingCut => write!(out, "the file is being cut off"),
+            Error::TooManyLinks => write!(out, "too many links"),
+            Error::Invalid => write!(out, "makes no sense"),
+            Error::NoXattr => write!(out, "no such extended attribute"),
+            Error::NotSupported => write!(out, "not a kind of extended attribute that is supported"),
+            Error::ReadOnly => write!(out, "the volume is closed, or its journal could not be written"),
         }
     }
 }

@@ -24,6 +24,13 @@ pub(crate) const METADATA_CSUM: u32 = 0x400;
 /// The orphan file has entries.
 pub(crate) const ORPHAN_PRESENT: u32 = 0x1_0000;
 
+/// What new volumes have, in each word: has_journal, ext_attr, dir_index;
+pub(crate) const COMPAT_NEW: u32 = HAS_JOURNAL | 0x8 | 0x20;
+/// filetype, extent, 64bit, flex_bg;
+pub(crate) const INCOMPAT_NEW: u32 = FILETYPE | EXTENTS | SIXTY_FOUR_BIT | FLEX_BG;
+/// sparse_super, large_file, huge_file, dir_nlink, extra_isize, metadata_csum.
+pub(crate) const RO_COMPAT_NEW: u32 = RO_COMPAT_KNOWN;
+
 /// Incompatible features that a volume must have.
 const INCOMPAT_NEEDED: [(u32, &str); 3] = [(FILETYPE, "filetype"), (EXTENTS, "extent"), (SIXTY_FOUR_BIT, "64bit")];
 /// Incompatible features that it may have.

@@ -3,10 +3,11 @@
 //!
 //! A hash is even; the lowest bit of an entry's says that names of the hash before it go on there.
 
+use alloc::vec::Vec;
+
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::Checksum;
 use crate::directory::corrupt;
 use crate::error::Stop;
 use crate::inode::Inode;
@@ -82,10 +83,71 @@ impl Node<'_> {
         Some(Branch { hash: pair.hash.get(), block: pair.block.get() & BLOCK_MASK })
     }
 
+    /// All entries.
+    pub fn branches(&self) -> Vec<Branch> {
+        (0..self.count()).filter_map(|at| self.branch(at)).collect()
+    }
+
     /// The last entry that does not begin behind `hash`.
     pub fn find(&self, hash: u32) -> usize {
         self.rest.partition_point(|pair| pair.hash.get() <= hash)
     }
+}
+
+/// Whether a hash by its number in the super block is one that is known.
+pub(crate) fn is_known(hash: u8) -> bool {
+    HALF_MD4.contains(&hash)
+}
+
+/// Entries that the node whose entries begin at `at` can have.
+pub(crate) fn limit(at: usize) -> usize {
+    // The tail takes as much as an entry.
+    (BLOCK_BYTES - at) / ENTRY_BYTES - 1
+}
+
+/// Makes block 0 of a directory, behind its first two entries, the root of an index.
+pub(crate) fn begin_root(block: &mut Block, hash: u8) {
+    block[ROOT_AT - 8..].fill(0);
+    let info = Info { reserved: U32::new(0), hash, length: 8, levels: 0, flags: 0 };
+    block[ROOT_AT - 8..ROOT_AT].copy_from_slice(info.as_bytes());
+}
+
+/// Says how many levels of nodes are below the root.
+pub(crate) fn put_levels(block: &mut Block, levels: u8) {
+    block[ROOT_AT - 2] = levels;
+}
+
+/// Makes a block a node below the root.
+pub(crate) fn begin_node(block: &mut Block) {
+    block.fill(0);
+    block[4..6].copy_from_slice(&(BLOCK_BYTES as u16).to_le_bytes());
+}
+
+/// Writes the entries of a node, which begin at `at`, and its checksum.
+pub(crate) fn put_branches(directory: &Inode, block: &mut Block, at: usize, branches: &[Branch]) {
+    for (branch, bytes) in branches.iter().zip(block[at..].chunks_exact_mut(ENTRY_BYTES)) {
+        let pair = Pair { hash: U32::new(branch.hash), block: U32::new(branch.block) };
+        bytes.copy_from_slice(pair.as_bytes());
+    }
+    let (limit, count) = (U16::new(limit(at) as u16), U16::new(branches.len() as u16));
+    let counts = Counts { limit, count, block: U32::new(branches.first().map_or(0, |first| first.block)) };
+    block[at..at + ENTRY_BYTES].copy_from_slice(counts.as_bytes());
+    put_sum(directory, block, at);
+}
+
+/// Puts the checksum right of the node whose entries begin at `at`.
+pub(crate) fn put_sum(directory: &Inode, block: &mut Block, at: usize) {
+    if let Some(sum) = sum(directory, block, at) {
+        block[BLOCK_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// The checksum that a node should have, if its counts can be.
+fn sum(directory: &Inode, block: &Block, at: usize) -> Option<u32> {
+    let (limit, count, _) = counts(block, at)?;
+    let tail = at + limit * ENTRY_BYTES;
+    let sum = directory.seed().with(&block[..at + count * ENTRY_BYTES]);
+    Some(sum.with(&block[tail..tail + 4]).with(&[0; 4]).0)
 }
 
 /// Whether a block of a directory with an index is a node below the root.
@@ -111,24 +173,14 @@ pub(crate) fn levels(directory: &Inode, root: &Block) -> Result<Option<usize>, S
 fn counts(block: &Block, at: usize) -> Option<(usize, usize, u32)> {
     let (counts, _) = Counts::ref_from_prefix(&block[at..]).ok()?;
     let (limit, count) = (usize::from(counts.limit.get()), usize::from(counts.count.get()));
-    // The tail takes as much as an entry.
-    let is_right = limit == (BLOCK_BYTES - at) / ENTRY_BYTES - 1 && (1..=limit).contains(&count);
+    let is_right = limit == self::limit(at) && (1..=limit).contains(&count);
     is_right.then_some((limit, count, counts.block.get()))
 }
 
 /// Compares the checksum of the node whose entries begin at `at`.
 pub(crate) fn check_sum(directory: &Inode, block: &Block, at: usize) -> Result<(), Stop> {
-    let (limit, count, _) = counts(block, at).ok_or(corrupt(directory, "the counts of an index"))?;
-    let tail = at + limit * ENTRY_BYTES;
-    let sum = Checksum(directory.checksum_seed)
-        .with(&block[..at + count * ENTRY_BYTES])
-        .with(&block[tail..tail + 4])
-        .with(&[0; 4]);
-    if block[tail + 4..tail + 8] == sum.0.to_le_bytes() {
-        Ok(())
-    } else {
-        Err(corrupt(directory, "an index's checksum"))
-    }
+    let sum = sum(directory, block, at).ok_or(corrupt(directory, "the counts of an index"))?;
+    if block[BLOCK_BYTES - 4..] == sum.to_le_bytes() { Ok(()) } else { Err(corrupt(directory, "an index's checksum")) }
 }
 
 /// Decodes the node whose entries begin at `at`. Its checksum was compared.

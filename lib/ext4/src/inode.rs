@@ -11,7 +11,7 @@ use crate::{BLOCK_BYTES, extent};
 /// The root directory's inode.
 pub const ROOT: u32 = 2;
 /// Bytes of an inode that all volumes have.
-const BASE_BYTES: usize = 128;
+pub(crate) const BASE_BYTES: usize = 128;
 /// Bytes behind them that a checksum of 32 bits needs.
 const EXTRA_BYTES_MIN: usize = 4;
 /// Where the two halves of the checksum stand.
@@ -19,12 +19,16 @@ const CHECKSUM_AT: [usize; 2] = [124, 130];
 /// Bytes of the map, or of a short link's target.
 pub(crate) const MAP_BYTES: usize = 60;
 /// Most bytes of a file: a block has a number of 32 bits in it.
-const SIZE_MAX: u64 = (1 << 32) * BLOCK_BYTES as u64;
+pub(crate) const SIZE_MAX: u64 = (1 << 32) * BLOCK_BYTES as u64;
 /// Most blocks of a directory: an index names them by 28 bits.
 const DIRECTORY_BLOCKS_MAX: u64 = 1 << 28;
 
 /// The file is mapped by extents.
-const FLAG_EXTENTS: u32 = 0x8_0000;
+pub(crate) const FLAG_EXTENTS: u32 = 0x8_0000;
+/// It counts blocks instead of sectors.
+const FLAG_HUGE: u32 = 0x4_0000;
+/// Sectors of a block.
+pub(crate) const SECTORS: u64 = BLOCK_BYTES as u64 / 512;
 /// The directory has an index.
 const FLAG_INDEX: u32 = 0x1000;
 /// Flags of inodes that are refused.
@@ -39,34 +43,38 @@ const FLAGS_REFUSED: [(u32, &str); 5] = [
 /// An inode as it lies on the disk, without what lies behind its times.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Raw {
-    mode: U16,
-    user_low: U16,
-    size_low: U32,
-    access_time: U32,
-    change_time: U32,
-    modify_time: U32,
-    delete_time: U32,
-    group_low: U16,
-    links: U16,
-    sectors_low: U32,
-    flags: U32,
-    version: U32,
-    map: [u8; MAP_BYTES],
-    generation: U32,
-    attributes_low: U32,
-    size_high: U32,
-    fragment: U32,
-    sectors_high: U16,
-    attributes_high: U16,
-    user_high: U16,
-    group_high: U16,
-    checksum_low: U16,
-    reserved: U16,
-    extra_bytes: U16,
-    checksum_high: U16,
+pub(crate) struct Raw {
+    pub mode: U16,
+    pub user_low: U16,
+    pub size_low: U32,
+    pub access_time: U32,
+    pub change_time: U32,
+    pub modify_time: U32,
+    pub delete_time: U32,
+    pub group_low: U16,
+    pub links: U16,
+    pub sectors_low: U32,
+    pub flags: U32,
+    pub version: U32,
+    pub map: [u8; MAP_BYTES],
+    pub generation: U32,
+    pub attributes_low: U32,
+    pub size_high: U32,
+    pub fragment: U32,
+    pub sectors_high: U16,
+    pub attributes_high: U16,
+    pub user_high: U16,
+    pub group_high: U16,
+    pub checksum_low: U16,
+    pub reserved: U16,
+    pub extra_bytes: U16,
+    pub checksum_high: U16,
 }
 
+/// Of an inode's times, which is which.
+pub(crate) const ACCESSED: usize = 0;
+pub(crate) const MODIFIED: usize = 1;
+pub(crate) const CHANGED: usize = 2;
 /// Where a time's part behind the base lies, and where its seconds are.
 const TIMES: [(usize, usize); 3] = [(8, 140), (16, 136), (12, 132)];
 
@@ -102,6 +110,33 @@ impl Kind {
             12 => Kind::Socket,
             _ => return None,
         })
+    }
+
+    /// What entries of a directory call it.
+    pub(crate) fn of_entry(self) -> u8 {
+        match self {
+            Kind::File => 1,
+            Kind::Directory => 2,
+            Kind::CharacterDevice => 3,
+            Kind::BlockDevice => 4,
+            Kind::Pipe => 5,
+            Kind::Socket => 6,
+            Kind::Link => 7,
+        }
+    }
+
+    /// A mode's upper four bits.
+    fn mode(self) -> u16 {
+        let bits = match self {
+            Kind::Pipe => 1,
+            Kind::CharacterDevice => 2,
+            Kind::Directory => 4,
+            Kind::BlockDevice => 6,
+            Kind::File => 8,
+            Kind::Link => 10,
+            Kind::Socket => 12,
+        };
+        bits << 12
     }
 }
 
@@ -139,6 +174,8 @@ pub struct Inode {
     pub attributes: u64,
     /// Whether the directory has an index.
     pub(crate) has_index: bool,
+    /// When it was deleted; on the orphan list, the next one of it.
+    pub(crate) delete_time: u32,
     /// The root of the map, or a short link's target.
     pub(crate) map: [u8; MAP_BYTES],
     /// What checksums of its blocks start from.
@@ -181,6 +218,7 @@ impl Inode {
             times: TIMES.map(|(seconds, more)| time(bytes, seconds, more, BASE_BYTES + extra)),
             attributes: u64::from(raw.attributes_high.get()) << 32 | u64::from(raw.attributes_low.get()),
             has_index: flags & FLAG_INDEX != 0,
+            delete_time: raw.delete_time.get(),
             map: raw.map,
             checksum_seed: seed.0,
         };
@@ -216,8 +254,13 @@ impl Inode {
 
     /// Whether a link's target is in the inode: then it takes no block but that of attributes.
     pub(crate) fn is_short_link(&self) -> bool {
-        let attributes = if self.attributes == 0 { 0 } else { BLOCK_BYTES as u64 / 512 };
+        let attributes = if self.attributes == 0 { 0 } else { SECTORS };
         self.kind == Kind::Link && self.sectors == attributes && self.size > 0 && self.size < MAP_BYTES as u64
+    }
+
+    /// What checksums of its blocks start from.
+    pub(crate) fn seed(&self) -> Checksum {
+        Checksum(self.checksum_seed)
     }
 
     /// Blocks that its bytes reach into.
@@ -228,7 +271,7 @@ impl Inode {
 
 impl Raw {
     /// The checksum that the inode should have.
-    fn sum(&self, seed: Checksum, bytes: &[u8]) -> u32 {
+    pub fn sum(&self, seed: Checksum, bytes: &[u8]) -> u32 {
         let [low, high] = CHECKSUM_AT;
         let sum = seed.with(&bytes[..low]).with(&[0; 2]).with(&bytes[low + 2..high]).with(&[0; 2]);
         sum.with(&bytes[high + 2..]).0
@@ -236,9 +279,121 @@ impl Raw {
 
     /// Sectors of 512 bytes; inodes that count in blocks say so.
     fn sectors(&self) -> u64 {
-        const FLAG_HUGE: u32 = 0x4_0000;
         let count = u64::from(self.sectors_high.get()) << 32 | u64::from(self.sectors_low.get());
-        if self.flags.get() & FLAG_HUGE != 0 { count * (BLOCK_BYTES as u64 / 512) } else { count }
+        if self.flags.get() & FLAG_HUGE != 0 { count * SECTORS } else { count }
+    }
+}
+
+/// What a new inode gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct New {
+    /// What it is.
+    pub kind: Kind,
+    /// Permissions, and the bits for set-user-ID, set-group-ID and sticky.
+    pub permissions: u16,
+    /// The owner.
+    pub user: u32,
+    /// The owning group.
+    pub group: u32,
+    /// Of a device, its number as Linux has it in 32 bits: twelve bits of the major one behind the
+    /// lowest eight of the minor one, then the rest of that. 0 for all else.
+    pub device: u32,
+}
+
+impl Inode {
+    /// Begins a new inode in its `bytes`. It has no name, no block and no size yet.
+    pub(crate) fn begin(geometry: &Geometry, number: u32, bytes: &mut [u8], extra: u16, new: &New, now: Time) -> Inode {
+        const CREATED: (usize, usize) = (144, 148);
+        let seed = Checksum(geometry.checksum_seed).with_u32(number);
+        // What tells it from others that had its number.
+        let generation = seed.with(&now.seconds.to_le_bytes()).with_u32(now.nanoseconds).0;
+        bytes.fill(0);
+        let has_extents = matches!(new.kind, Kind::File | Kind::Directory);
+        if let Ok((raw, _)) = Raw::mut_from_prefix(bytes) {
+            raw.generation = U32::new(generation);
+            raw.extra_bytes = U16::new(extra);
+            raw.flags = U32::new(if has_extents { FLAG_EXTENTS } else { 0 });
+        }
+        put_time(bytes, now, CREATED.0, CREATED.1, BASE_BYTES + usize::from(extra));
+        let mut map = if has_extents { extent::root_of(0..0) } else { [0; MAP_BYTES] };
+        if matches!(new.kind, Kind::BlockDevice | Kind::CharacterDevice) {
+            // Small numbers stand where they always stood.
+            let at = if new.device < 1 << 16 { 0 } else { 4 };
+            map[at..at + 4].copy_from_slice(&new.device.to_le_bytes());
+        }
+        Inode {
+            number,
+            kind: new.kind,
+            permissions: new.permissions & 0o7777,
+            user: new.user,
+            group: new.group,
+            links: 0,
+            size: 0,
+            sectors: 0,
+            times: [now; 3],
+            attributes: 0,
+            has_index: false,
+            delete_time: 0,
+            map,
+            checksum_seed: seed.with_u32(generation).0,
+        }
+    }
+
+    /// Says in the inode's bytes that it has extents, as a long link does.
+    pub(crate) fn begin_extents(&mut self, bytes: &mut [u8]) {
+        self.map = extent::root_of(0..0);
+        if let Ok((raw, _)) = Raw::mut_from_prefix(bytes) {
+            raw.flags |= U32::new(FLAG_EXTENTS);
+        }
+    }
+
+    /// Of a device, its number, as [`New::device`] has it.
+    pub fn device(&self) -> u32 {
+        let word = |at: usize| self.map[at..at + 4].iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        if word(0) != 0 { word(0) } else { word(4) }
+    }
+
+    /// Writes what is known of it over its bytes, and the checksum. What is not known stays.
+    pub(crate) fn encode(&self, bytes: &mut [u8]) {
+        let Ok((raw, _)) = Raw::mut_from_prefix(bytes) else { return };
+        raw.mode = U16::new(self.kind.mode() | self.permissions);
+        (raw.user_low, raw.user_high) = (U16::new(self.user as u16), U16::new((self.user >> 16) as u16));
+        (raw.group_low, raw.group_high) = (U16::new(self.group as u16), U16::new((self.group >> 16) as u16));
+        raw.links = U16::new(self.links);
+        (raw.size_low, raw.size_high) = (U32::new(self.size as u32), U32::new((self.size >> 32) as u32));
+        raw.delete_time = U32::new(self.delete_time);
+        raw.attributes_low = U32::new(self.attributes as u32);
+        raw.attributes_high = U16::new((self.attributes >> 32) as u16);
+        raw.map = self.map;
+        let index = if self.has_index { FLAG_INDEX } else { 0 };
+        let flags = raw.flags.get() & !FLAG_INDEX | index;
+        raw.flags = U32::new(flags);
+        let sectors = if flags & FLAG_HUGE != 0 { self.sectors / SECTORS } else { self.sectors };
+        (raw.sectors_low, raw.sectors_high) = (U32::new(sectors as u32), U16::new((sectors >> 32) as u16));
+        let end = BASE_BYTES + usize::from(raw.extra_bytes.get());
+        for (time, (seconds, more)) in self.times.iter().zip(TIMES) {
+            put_time(bytes, *time, seconds, more, end);
+        }
+        put_sum(bytes, Checksum(self.checksum_seed));
+    }
+}
+
+/// Puts the checksum of an inode's bytes right.
+pub(crate) fn put_sum(bytes: &mut [u8], seed: Checksum) {
+    let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else { return };
+    let sum = raw.sum(seed, bytes);
+    if let Ok((raw, _)) = Raw::mut_from_prefix(bytes) {
+        (raw.checksum_low, raw.checksum_high) = (U16::new(sum as u16), U16::new((sum >> 16) as u16));
+    }
+}
+
+/// Writes a time whose seconds stand at `seconds`, and the rest at `more` if that is before `end`.
+pub(crate) fn put_time(bytes: &mut [u8], time: Time, seconds: usize, more: usize, end: usize) {
+    bytes[seconds..seconds + 4].copy_from_slice(&(time.seconds as u32).to_le_bytes());
+    if more + 4 <= end {
+        // What is behind the first 32 bits, as they are read: with a sign.
+        let epoch = ((time.seconds - i64::from(time.seconds as i32)) >> 32) as u32 & 3;
+        bytes[more..more + 4].copy_from_slice(&(time.nanoseconds << 2 | epoch).to_le_bytes());
     }
 }
 

@@ -6,6 +6,9 @@
 //! state of an operation to keep. Each call that ends so has named a block that was not there
 //! before, so an operation ends after as many calls as it has blocks.
 //!
+//! [`Volume`] reads. [`Mount`] changes: the head of its file tells a component what to do, step by
+//! step. [`Format`] makes new volumes.
+//!
 //! Invariants: what came from the disk is checked before it is used (ranges, order, checksums), and
 //! what does not hold is [`Error::Corrupt`], never a panic; each loop is bounded by a block, a
 //! depth or a count that was checked. A volume with a feature that is not known here is refused by
@@ -18,26 +21,43 @@
 
 extern crate alloc;
 
+mod allocate;
+mod bytes;
 mod checksum;
 mod directory;
+mod entries;
 mod error;
 mod extent;
 mod feature;
+mod format;
 mod group;
 mod hash;
 mod index;
 mod inode;
 mod journal;
+mod mount;
+mod names;
+mod operation;
+mod orphans;
 mod super_block;
+mod system;
+mod transaction;
 mod volume;
+mod xattr;
 
 pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Refusal, Stop};
 pub use extent::{Place, Stretch};
-pub use inode::{Inode, Kind, ROOT, Time};
-pub use journal::{Recovery, Step, Write};
+pub use format::{Action, Format, FormatError, FormatOptions, is_unfinished};
+pub use inode::{Inode, Kind, New, ROOT, Time};
+pub use journal::{Batch, Flush, Put, Recovered, Recovery, Step, Write};
+pub use mount::{Mount, View};
+pub use names::{How, Removed};
+pub use operation::{Attributes, Operation};
+pub use orphans::Progress;
 pub use super_block::{Geometry, JOURNAL_INODE};
 pub use volume::Volume;
+pub use xattr::SetXattr;
 
 /// Bytes of a block. Volumes of other sizes are refused.
 pub const BLOCK_BYTES: usize = 4096;

@@ -11,11 +11,11 @@ use crate::error::{Error, Refusal, Stop};
 use crate::{BLOCK_BYTES, Block, feature};
 
 /// Where the super block begins in block 0.
-const OFFSET: usize = 1024;
+pub(crate) const OFFSET: usize = 1024;
 /// Bytes of the super block.
 const BYTES: usize = 1024;
 /// Its magic number.
-const MAGIC: u16 = 0xEF53;
+pub(crate) const MAGIC: u16 = 0xEF53;
 /// Blocks of a group: as many as one block has bits.
 pub(crate) const GROUP_BLOCKS: u64 = 8 * BLOCK_BYTES as u64;
 /// Bytes of a group descriptor.
@@ -32,85 +32,85 @@ const INODE_BYTES_MIN: u16 = 256;
 /// The super block as it lies on the disk, from byte 1024 of the volume.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct SuperBlock {
-    inodes_count: U32,
-    blocks_count_low: U32,
-    reserved_blocks_low: U32,
-    free_blocks_low: U32,
-    free_inodes: U32,
-    first_data_block: U32,
-    log_block_size: U32,
-    log_cluster_size: U32,
-    blocks_per_group: U32,
-    clusters_per_group: U32,
-    inodes_per_group: U32,
-    mount_time: U32,
-    write_time: U32,
-    mount_count: U16,
-    max_mount_count: U16,
-    magic: U16,
-    state: U16,
-    errors: U16,
-    minor_revision: U16,
-    last_check: U32,
-    check_interval: U32,
-    creator: U32,
-    revision: U32,
-    reserved_user: U16,
-    reserved_group: U16,
-    first_inode: U32,
-    inode_bytes: U16,
-    block_group: U16,
-    compat: U32,
-    incompat: U32,
-    ro_compat: U32,
-    uuid: [u8; 16],
-    label: [u8; 16],
-    last_mounted: [u8; 64],
-    algorithms: U32,
-    preallocate: [u8; 2],
-    reserved_descriptor_blocks: U16,
-    journal_uuid: [u8; 16],
-    journal_inode: U32,
-    journal_device: U32,
-    last_orphan: U32,
-    hash_seed: [U32; 4],
-    default_hash: u8,
-    journal_backup_type: u8,
-    descriptor_bytes: U16,
-    default_mount_options: U32,
-    first_meta_group: U32,
-    make_time: U32,
-    journal_blocks: [U32; 17],
-    blocks_count_high: U32,
-    reserved_blocks_high: U32,
-    free_blocks_high: U32,
-    min_extra_bytes: U16,
-    want_extra_bytes: U16,
-    flags: U32,
-    raid_stride: U16,
-    mmp_interval: U16,
-    mmp_block: U64,
-    raid_stripe_width: U32,
-    log_groups_per_flex: u8,
-    checksum_type: u8,
-    reserved_pad: U16,
-    kbytes_written: U64,
-    snapshot: [U32; 5],
-    error_log: [u8; 108],
-    mount_options: [u8; 64],
-    quota_inodes: [U32; 2],
-    overhead: U32,
-    backup_groups: [U32; 2],
-    encryption: [u8; 20],
-    lost_found_inode: U32,
-    project_quota_inode: U32,
-    checksum_seed: U32,
-    times_high: [u8; 8],
-    encoding: [U16; 2],
-    orphan_file_inode: U32,
-    reserved: [U32; 94],
-    checksum: U32,
+pub(crate) struct SuperBlock {
+    pub inodes_count: U32,
+    pub blocks_count_low: U32,
+    pub reserved_blocks_low: U32,
+    pub free_blocks_low: U32,
+    pub free_inodes: U32,
+    pub first_data_block: U32,
+    pub log_block_size: U32,
+    pub log_cluster_size: U32,
+    pub blocks_per_group: U32,
+    pub clusters_per_group: U32,
+    pub inodes_per_group: U32,
+    pub mount_time: U32,
+    pub write_time: U32,
+    pub mount_count: U16,
+    pub max_mount_count: U16,
+    pub magic: U16,
+    pub state: U16,
+    pub errors: U16,
+    pub minor_revision: U16,
+    pub last_check: U32,
+    pub check_interval: U32,
+    pub creator: U32,
+    pub revision: U32,
+    pub reserved_user: U16,
+    pub reserved_group: U16,
+    pub first_inode: U32,
+    pub inode_bytes: U16,
+    pub block_group: U16,
+    pub compat: U32,
+    pub incompat: U32,
+    pub ro_compat: U32,
+    pub uuid: [u8; 16],
+    pub label: [u8; 16],
+    pub last_mounted: [u8; 64],
+    pub algorithms: U32,
+    pub preallocate: [u8; 2],
+    pub reserved_descriptor_blocks: U16,
+    pub journal_uuid: [u8; 16],
+    pub journal_inode: U32,
+    pub journal_device: U32,
+    pub last_orphan: U32,
+    pub hash_seed: [U32; 4],
+    pub default_hash: u8,
+    pub journal_backup_type: u8,
+    pub descriptor_bytes: U16,
+    pub default_mount_options: U32,
+    pub first_meta_group: U32,
+    pub make_time: U32,
+    pub journal_blocks: [U32; 17],
+    pub blocks_count_high: U32,
+    pub reserved_blocks_high: U32,
+    pub free_blocks_high: U32,
+    pub min_extra_bytes: U16,
+    pub want_extra_bytes: U16,
+    pub flags: U32,
+    pub raid_stride: U16,
+    pub mmp_interval: U16,
+    pub mmp_block: U64,
+    pub raid_stripe_width: U32,
+    pub log_groups_per_flex: u8,
+    pub checksum_type: u8,
+    pub reserved_pad: U16,
+    pub kbytes_written: U64,
+    pub snapshot: [U32; 5],
+    pub error_log: [u8; 108],
+    pub mount_options: [u8; 64],
+    pub quota_inodes: [U32; 2],
+    pub overhead: U32,
+    pub backup_groups: [U32; 2],
+    pub encryption: [u8; 20],
+    pub lost_found_inode: U32,
+    pub project_quota_inode: U32,
+    pub checksum_seed: U32,
+    pub times_high: [u8; 8],
+    pub encoding: [U16; 2],
+    pub orphan_file_inode: U32,
+    pub reserved: [U32; 94],
+    pub checksum: U32,
 }
 
 const _: () = assert!(size_of::<SuperBlock>() == BYTES);
@@ -227,4 +227,106 @@ impl SuperBlock {
             checksum_seed,
         })
     }
+}
+
+/// Bytes of a sector: the disk writes one whole or not at all.
+const SECTOR: usize = 512;
+/// Four bytes of the first sector that nobody reads (`s_snapshot_id`).
+const FREE_AT: usize = 0x184;
+
+/// What a writer asks of the super block, beside the geometry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The first inode that is nobody's by its number.
+    pub first_inode: u32,
+    /// Inodes may have extended attributes.
+    pub has_xattrs: bool,
+    /// Large directories get an index.
+    pub has_index: bool,
+    /// Directories may have more than 65,000 others in them.
+    pub has_many_links: bool,
+    /// The way bytes of names are hashed.
+    pub hash: u8,
+    /// Bytes behind the base of a new inode.
+    pub extra_bytes: u16,
+    /// The first inode of the orphan list, or 0.
+    pub last_orphan: u32,
+    /// Blocks that are kept for more group descriptors.
+    pub reserved_descriptor_blocks: u16,
+    /// Only some groups have a copy of the super block.
+    pub is_sparse: bool,
+}
+
+impl Settings {
+    /// Decodes block 0, which [`Geometry::decode`] has accepted.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with what only a reader can do.
+    pub fn decode(block: &Block) -> Result<Settings, Stop> {
+        const DIR_INDEX: u32 = 0x20;
+        const EXT_ATTR: u32 = 0x8;
+        const DIR_NLINK: u32 = 0x20;
+        const SPARSE_SUPER: u32 = 0x1;
+        const SPARSE_SUPER_2: u32 = 0x200;
+        let super_block = SuperBlock::ref_from_bytes(&block[OFFSET..OFFSET + BYTES]).map_err(|_| Error::NotExt4)?;
+        if super_block.compat.get() & SPARSE_SUPER_2 != 0 {
+            return Err(Error::Refused(Refusal::Has("sparse_super2")).into());
+        }
+        let inode_bytes = super_block.inode_bytes.get();
+        let extra_bytes = super_block.want_extra_bytes.get();
+        // Times with nanoseconds and the creation time take 32 bytes.
+        let fits = extra_bytes.is_multiple_of(4) && (32..=inode_bytes.saturating_sub(128)).contains(&extra_bytes);
+        Ok(Settings {
+            first_inode: super_block.first_inode.get(),
+            has_xattrs: super_block.compat.get() & EXT_ATTR != 0,
+            has_index: super_block.compat.get() & DIR_INDEX != 0,
+            has_many_links: super_block.ro_compat.get() & DIR_NLINK != 0,
+            hash: super_block.default_hash,
+            extra_bytes: if fits { extra_bytes } else { 32 },
+            last_orphan: super_block.last_orphan.get(),
+            reserved_descriptor_blocks: super_block.reserved_descriptor_blocks.get(),
+            is_sparse: super_block.ro_compat.get() & SPARSE_SUPER != 0,
+        })
+    }
+}
+
+/// Changes block 0 so that its checksum stays as it is: all that is changed, and four bytes that
+/// make up for it, are in one sector, so a cut leaves the old super block or the new one.
+pub(crate) fn change(block: &mut Block, change: &Change) {
+    let (bytes, _) = block[OFFSET..].split_at_mut(BYTES);
+    let Ok(super_block) = SuperBlock::mut_from_bytes(bytes) else { return };
+    match *change {
+        Change::NeedsRecovery => super_block.incompat |= U32::new(feature::RECOVER),
+        Change::Orphan(first) => super_block.last_orphan = U32::new(first),
+        Change::Clean { free_blocks, free_inodes, now } => {
+            super_block.incompat &= U32::new(!feature::RECOVER);
+            super_block.free_blocks_low = U32::new(free_blocks as u32);
+            super_block.free_blocks_high = U32::new((free_blocks >> 32) as u32);
+            super_block.free_inodes = U32::new(free_inodes);
+            super_block.write_time = U32::new(now);
+        }
+    }
+    let right = Checksum(super_block.checksum.get());
+    let before = Checksum::START.with(&bytes[..FREE_AT]);
+    let word = before.word_to(right.before(&bytes[FREE_AT + 4..BYTES - 4]));
+    bytes[FREE_AT..FREE_AT + 4].copy_from_slice(&word.to_le_bytes());
+    debug_assert!(FREE_AT + 4 <= SECTOR && Checksum::START.with(&bytes[..BYTES - 4]) == right);
+}
+
+/// What changes in the super block of a volume that is written.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// The journal may have transactions from now on.
+    NeedsRecovery,
+    /// The orphan list begins with this inode; 0 if there is none.
+    Orphan(u32),
+    /// All is in its place.
+    Clean {
+        /// Free blocks.
+        free_blocks: u64,
+        /// Free inodes.
+        free_inodes: u32,
+        /// Seconds since 1970.
+        now: u32,
+    },
 }

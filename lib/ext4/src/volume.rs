@@ -7,9 +7,10 @@ use core::ops::ControlFlow;
 use crate::directory::{self, Content, Entry};
 use crate::error::{Error, Stop};
 use crate::extent::{self, Place, Stretch};
+use crate::group::{self, Group};
 use crate::inode::{Inode, Kind};
 use crate::super_block::Geometry;
-use crate::{BLOCK_BYTES, Block, Blocks, group, hash, index, need};
+use crate::{BLOCK_BYTES, Block, Blocks, hash, index, need};
 
 /// A volume. It keeps nothing but its geometry; all else is in blocks.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct Volume {
 
 /// The way through an index to a block of entries: of each node its block in the directory, and
 /// which of its entries is taken.
-type Path = Vec<(u32, usize)>;
+pub(crate) type Path = Vec<(u32, usize)>;
 
 impl Volume {
     /// Recognises the volume on a device of `device_blocks` blocks of 4 KiB.
@@ -43,16 +44,23 @@ impl Volume {
     /// [`Stop::Need`]; [`Error::NotFound`] if the number is none of the volume's, or the inode is
     /// free; [`Error::Refused`] for what its flags say; [`Error::Corrupt`].
     pub fn inode<B: Blocks>(&self, blocks: &B, number: u32) -> Result<Inode, Stop> {
+        let (block, at) = self.inode_place(blocks, number)?;
+        let bytes = usize::from(self.geometry.inode_bytes);
+        Inode::decode(&self.geometry, number, &need(blocks, block)?[at..at + bytes])
+    }
+
+    /// Where inode `number` is: its block, and the first byte in that.
+    pub(crate) fn inode_place<B: Blocks>(&self, blocks: &B, number: u32) -> Result<(u64, usize), Stop> {
         let geometry = &self.geometry;
         let index = number.checked_sub(1).filter(|index| *index < geometry.inodes).ok_or(Error::NotFound)?;
-        let in_group = index / geometry.inodes_per_group;
-        let descriptor = need(blocks, group::descriptor_block(in_group))?;
-        let table = group::decode(geometry, in_group, descriptor)?.inode_table;
-        let bytes = usize::from(geometry.inode_bytes);
-        let at = u64::from(index % geometry.inodes_per_group) * bytes as u64;
-        let block = need(blocks, table + at / BLOCK_BYTES as u64)?;
-        let at = (at % BLOCK_BYTES as u64) as usize;
-        Inode::decode(geometry, number, &block[at..at + bytes])
+        let table = self.group(blocks, index / geometry.inodes_per_group)?.inode_table;
+        let at = u64::from(index % geometry.inodes_per_group) * u64::from(geometry.inode_bytes);
+        Ok((table + at / BLOCK_BYTES as u64, (at % BLOCK_BYTES as u64) as usize))
+    }
+
+    /// The descriptor of group `number`.
+    pub(crate) fn group<B: Blocks>(&self, blocks: &B, number: u32) -> Result<Group, Stop> {
+        group::decode(&self.geometry, number, need(blocks, group::descriptor_block(number))?)
     }
 
     /// Where block `logical` of a file, directory or long link is.
@@ -111,17 +119,27 @@ impl Volume {
     /// [`Stop::Need`]; [`Error::NotDirectory`]; [`Error::InvalidName`]; [`Error::NotFound`];
     /// [`Error::Corrupt`].
     pub fn lookup<B: Blocks>(&self, blocks: &B, directory: &Inode, name: &[u8]) -> Result<u32, Stop> {
+        let found = self.search(blocks, directory, name)?;
+        found.map(|(_, inode)| inode).ok_or(Error::NotFound.into())
+    }
+
+    /// The block of a directory that has `name`, and the inode that it names.
+    pub(crate) fn search<B: Blocks>(
+        &self,
+        blocks: &B,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<(u32, u32)>, Stop> {
         expect_directory(directory)?;
         directory::check_name(name)?;
         let levels = match directory.has_index && name != b"." && name != b".." {
             true => index::levels(directory, self.block_of(blocks, directory, 0)?)?,
             false => None,
         };
-        let found = match levels {
-            Some(levels) => self.lookup_by_index(blocks, directory, name, levels)?,
-            None => self.lookup_from_beginning(blocks, directory, name)?,
-        };
-        found.ok_or(Error::NotFound.into())
+        match levels {
+            Some(levels) => self.search_by_index(blocks, directory, name, levels),
+            None => self.search_from_beginning(blocks, directory, name),
+        }
     }
 
     /// The entries of a directory from byte `from` on, up to the end of a block; none at the
@@ -148,39 +166,44 @@ impl Volume {
     }
 
     /// Block `logical` of a directory or link: these have no holes.
-    fn block_of<'a, B: Blocks>(&self, blocks: &'a B, inode: &Inode, logical: u32) -> Result<&'a Block, Stop> {
+    pub(crate) fn block_of<'a, B: Blocks>(
+        &self,
+        blocks: &'a B,
+        inode: &Inode,
+        logical: u32,
+    ) -> Result<&'a Block, Stop> {
         match self.find(blocks, inode, logical)?.place {
             Place::Written(block) if u64::from(logical) < inode.blocks() => need(blocks, block),
             _ => Err(directory::corrupt(inode, "a hole in a directory or link")),
         }
     }
 
-    fn lookup_from_beginning<B: Blocks>(
+    fn search_from_beginning<B: Blocks>(
         &self,
         blocks: &B,
         directory: &Inode,
         name: &[u8],
-    ) -> Result<Option<u32>, Stop> {
+    ) -> Result<Option<(u32, u32)>, Stop> {
         for logical in 0..directory.blocks() as u32 {
             let block = self.block_of(blocks, directory, logical)?;
             if let Content::Entries(entries) = directory::content(directory, logical, block)?
                 && let Some(inode) = directory::search(&self.geometry, directory, entries, name)?
             {
-                return Ok(Some(inode));
+                return Ok(Some((logical, inode)));
             }
         }
         Ok(None)
     }
 
-    fn lookup_by_index<B: Blocks>(
+    fn search_by_index<B: Blocks>(
         &self,
         blocks: &B,
         directory: &Inode,
         name: &[u8],
         levels: usize,
-    ) -> Result<Option<u32>, Stop> {
+    ) -> Result<Option<(u32, u32)>, Stop> {
         let geometry = &self.geometry;
-        let hash = hash::half_md4(name, geometry.hash_seed, geometry.is_hash_unsigned);
+        let hash = self.hash(name);
         let mut path = Path::with_capacity(index::LEVELS_MAX);
         let mut logical = self.descend(blocks, directory, &mut path, levels, |node| node.find(hash))?;
         // Names of one hash may go on in the next block, at most through all of the directory.
@@ -190,7 +213,7 @@ impl Volume {
                 return Err(directory::corrupt(directory, "an index that leads to itself"));
             };
             if let Some(inode) = directory::search(geometry, directory, entries, name)? {
-                return Ok(Some(inode));
+                return Ok(Some((logical, inode)));
             }
             match self.next(blocks, directory, &mut path, levels, hash)? {
                 ControlFlow::Continue(next) => logical = next,
@@ -200,9 +223,14 @@ impl Volume {
         Err(directory::corrupt(directory, "an index that leads to itself"))
     }
 
+    /// The hash of a name, by which the index of a directory is in order.
+    pub fn hash(&self, name: &[u8]) -> u32 {
+        hash::half_md4(name, self.geometry.hash_seed, self.geometry.is_hash_unsigned)
+    }
+
     /// Goes on from `path` down to a block of entries, in each node by the entry that `choose`
     /// gives.
-    fn descend<B: Blocks>(
+    pub(crate) fn descend<B: Blocks>(
         &self,
         blocks: &B,
         directory: &Inode,
@@ -247,7 +275,12 @@ impl Volume {
     }
 
     /// The node in block `logical` of a directory; 0 is the root.
-    fn node<'a, B: Blocks>(&self, blocks: &'a B, directory: &Inode, logical: u32) -> Result<index::Node<'a>, Stop> {
+    pub(crate) fn node<'a, B: Blocks>(
+        &self,
+        blocks: &'a B,
+        directory: &Inode,
+        logical: u32,
+    ) -> Result<index::Node<'a>, Stop> {
         let block = self.block_of(blocks, directory, logical)?;
         if logical != 0 && !index::is_node(block) {
             return Err(directory::corrupt(directory, "a node of an index"));
@@ -263,6 +296,6 @@ impl Volume {
     }
 }
 
-fn expect_directory(inode: &Inode) -> Result<(), Error> {
+pub(crate) fn expect_directory(inode: &Inode) -> Result<(), Error> {
     if inode.kind == Kind::Directory { Ok(()) } else { Err(Error::NotDirectory) }
 }

@@ -1,14 +1,15 @@
 //! What lies in the journal. All numbers are big-endian, unlike those of the rest of the volume.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Refusal, Stop};
 use crate::super_block::JOURNAL_INODE;
-use crate::{BLOCK_BYTES, Block};
+use crate::{BLOCK_BYTES, Block, Time};
 
 /// What each block about a transaction begins with; a block of data that does too is escaped.
 pub(super) const MAGIC: u32 = 0xC03B_3998;
@@ -19,13 +20,14 @@ const REVOKE: u32 = 5;
 
 /// Incompatible features of a journal: what they are called, and which are known.
 const FEATURES: [(u32, &str, bool); 6] = [
-    (0x1, "revoke", true),
-    (0x2, "64bit", true),
+    (REVOKES, "revoke", true),
+    (SIXTY_FOUR_BIT, "64bit", true),
     (0x4, "async_commit", false),
     (CSUM_V2, "checksum_v2", false),
     (CSUM_V3, "checksum_v3", true),
     (0x20, "fast_commit", false),
 ];
+const REVOKES: u32 = 0x1;
 const CSUM_V2: u32 = 0x8;
 const CSUM_V3: u32 = 0x10;
 const SIXTY_FOUR_BIT: u32 = 0x2;
@@ -88,7 +90,7 @@ struct RawTag {
 
 /// What the journal's superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// Blocks of the journal.
     pub blocks: u32,
     /// The first of the ring.
@@ -104,7 +106,7 @@ pub(super) struct Log {
 
 /// A block that is in the log behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(crate) struct Tag {
     /// Its place in the volume.
     pub block: u64,
     /// The checksum of the block in the log.
@@ -114,7 +116,7 @@ pub(super) struct Tag {
 
 /// What a block of the log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// The next blocks have these places.
     Descriptor(Vec<Tag>),
     /// Older transactions' versions of these blocks do not count.
@@ -223,6 +225,24 @@ impl Log {
     }
 }
 
+/// The first block of an empty journal of `blocks` blocks, with the features that Linux would give
+/// it at its first mount.
+pub(crate) fn new_super_block(blocks: u32, uuid: &[u8; 16]) -> Box<Block> {
+    let mut raw = Raw::new_zeroed();
+    raw.header = Header { magic: U32::new(MAGIC), kind: U32::new(SUPER_BLOCK), sequence: U32::ZERO };
+    raw.block_bytes = U32::new(BLOCK_BYTES as u32);
+    raw.blocks = U32::new(blocks);
+    (raw.first, raw.sequence, raw.users) = (U32::new(1), U32::new(1), U32::new(1));
+    raw.incompat = U32::new(REVOKES | SIXTY_FOUR_BIT | CSUM_V3);
+    raw.uuid = *uuid;
+    raw.checksum_type = 4;
+    let mut block = Box::new([0; BLOCK_BYTES]);
+    block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
+    let sum = Checksum::START.with(&block[..SUPER_BLOCK_BYTES]).0;
+    block[SUPER_BLOCK_SUM_AT..][..4].copy_from_slice(&sum.to_be_bytes());
+    block
+}
+
 /// Refuses features by name. Returns whether the journal has checksums.
 fn check_features(raw: &Raw) -> Result<bool, Stop> {
     let incompat = raw.incompat.get();
@@ -246,4 +266,98 @@ fn check_features(raw: &Raw) -> Result<bool, Stop> {
 fn is_sum_right(bytes: &[u8], at: usize, start: Checksum) -> bool {
     let sum = start.with(&bytes[..at]).with(&[0; 4]).with(&bytes[at + 4..]);
     bytes[at..at + 4] == sum.0.to_be_bytes()
+}
+
+/// Puts the checksum of all into the four bytes at `at`.
+fn put_sum(bytes: &mut [u8], at: usize, start: Checksum) {
+    bytes[at..at + 4].fill(0);
+    let sum = start.with(bytes);
+    bytes[at..at + 4].copy_from_slice(&sum.0.to_be_bytes());
+}
+
+/// The head of a block about transaction `sequence`.
+fn header(kind: u32, sequence: u32) -> Header {
+    Header { magic: U32::new(MAGIC), kind: U32::new(kind), sequence: U32::new(sequence) }
+}
+
+/// A block with this head and zeros.
+fn begin(kind: u32, sequence: u32) -> Block {
+    let mut block = [0; BLOCK_BYTES];
+    block[..size_of::<Header>()].copy_from_slice(header(kind, sequence).as_bytes());
+    block
+}
+
+/// A block as it stands in the log, and whether its first four bytes had to be escaped.
+pub(super) fn escape(bytes: &Block) -> Option<Block> {
+    (bytes[..4] == MAGIC.to_be_bytes()).then(|| {
+        let mut escaped = *bytes;
+        escaped[..4].fill(0);
+        escaped
+    })
+}
+
+impl Log {
+    /// A descriptor of the blocks behind it, at most
+    /// [`TAGS_MAX`](crate::transaction::TAGS_MAX).
+    pub fn write_descriptor(&self, sequence: u32, tags: &[Tag]) -> Block {
+        let mut block = begin(DESCRIPTOR, sequence);
+        let mut at = size_of::<Header>();
+        for (index, tag) in tags.iter().enumerate() {
+            let same = if index > 0 { FLAG_SAME_UUID } else { 0 };
+            let last = if index + 1 == tags.len() { FLAG_LAST } else { 0 };
+            let escaped = if tag.is_escaped { FLAG_ESCAPED } else { 0 };
+            let raw = RawTag {
+                block_low: U32::new(tag.block as u32),
+                flags: U32::new(same | last | escaped),
+                block_high: U32::new((tag.block >> 32) as u32),
+                checksum: U32::new(tag.checksum),
+            };
+            block[at..at + size_of::<RawTag>()].copy_from_slice(raw.as_bytes());
+            at += size_of::<RawTag>() + if index == 0 { UUID_BYTES } else { 0 };
+        }
+        put_sum(&mut block, TAIL_AT, Checksum(self.seed));
+        block
+    }
+
+    /// A revoke of these blocks, at most [`REVOKES_MAX`](crate::transaction::REVOKES_MAX).
+    pub fn write_revoke(&self, sequence: u32, numbers: &[u64]) -> Block {
+        const COUNT_AT: usize = size_of::<Header>();
+        let mut block = begin(REVOKE, sequence);
+        let end = COUNT_AT + 4 + 8 * numbers.len();
+        block[COUNT_AT..COUNT_AT + 4].copy_from_slice(&(end as u32).to_be_bytes());
+        for (index, number) in numbers.iter().enumerate() {
+            let at = COUNT_AT + 4 + 8 * index;
+            block[at..at + 8].copy_from_slice(&number.to_be_bytes());
+        }
+        put_sum(&mut block, TAIL_AT, Checksum(self.seed));
+        block
+    }
+
+    /// The block that makes a transaction count.
+    pub fn write_commit(&self, sequence: u32, now: Time) -> Block {
+        const SECONDS_AT: usize = 48;
+        let mut block = begin(COMMIT, sequence);
+        block[SECONDS_AT..SECONDS_AT + 8].copy_from_slice(&now.seconds.to_be_bytes());
+        block[SECONDS_AT + 8..SECONDS_AT + 12].copy_from_slice(&now.nanoseconds.to_be_bytes());
+        put_sum(&mut block, COMMIT_SUM_AT, Checksum(self.seed));
+        block
+    }
+
+    /// The log as this library writes it: block numbers of 64 bits, checksums.
+    pub fn to_write(self) -> Log {
+        Log { has_wide_numbers: true, ..self }
+    }
+
+    /// Changes the journal's superblock: the oldest transaction begins at `start`, or there is
+    /// none, and it, or the next one, has the number `sequence`. Only its first sector changes.
+    pub fn write_super(block: &mut Block, start: Option<u32>, sequence: u32) {
+        if let Ok((raw, _)) = Raw::mut_from_prefix(block) {
+            raw.start = U32::new(start.unwrap_or(0));
+            raw.sequence = U32::new(sequence);
+            raw.incompat |= U32::new(0x1 | SIXTY_FOUR_BIT | CSUM_V3);
+            raw.compat &= U32::new(!0x1);
+            raw.checksum_type = 4;
+        }
+        put_sum(&mut block[..SUPER_BLOCK_BYTES], SUPER_BLOCK_SUM_AT, Checksum::START);
+    }
 }

@@ -44,8 +44,20 @@ impl Write {
 pub enum Step {
     /// There is more to do.
     More,
-    /// All is known: these writes, in order of their places, each place once.
-    Done(Vec<Write>),
+    /// All is known.
+    Done(Recovered),
+}
+
+/// What the journal has. The volume can be written once its writes were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// What has to be written, in order of the places, each place once.
+    pub writes: Vec<Write>,
+    pub(crate) log: Log,
+    /// The journal's blocks: where each is in the volume.
+    pub(crate) places: Vec<u64>,
+    /// Number of the first transaction that is not in the log.
+    pub(crate) sequence: u32,
 }
 
 /// The newest version of a block in the log.
@@ -130,15 +142,14 @@ impl Recovery {
     /// cannot be, or a block of it is not what it was.
     pub fn step<B: Blocks>(&mut self, geometry: &Geometry, blocks: &B) -> Result<Step, Stop> {
         match self.phase {
-            Phase::Scan(_) if self.log.start.is_none() => Ok(Step::Done(Vec::new())),
+            Phase::Scan(_) if self.log.start.is_none() => Ok(Step::Done(self.recovered(Vec::new()))),
             Phase::Scan(at) => self.scan(geometry, blocks, at),
             Phase::Sum(from) => self.sum(blocks, from),
         }
     }
 
-    /// Number of the transaction that the log goes on with, once all is done.
-    pub fn next_sequence(&self) -> u32 {
-        self.sequence
+    fn recovered(&self, writes: Vec<Write>) -> Recovered {
+        Recovered { writes, log: self.log, places: self.places.clone(), sequence: self.sequence }
     }
 
     /// Where a block of the journal is in the volume.
@@ -204,7 +215,7 @@ impl Recovery {
 
     fn sum<B: Blocks>(&mut self, blocks: &B, from: u64) -> Result<Step, Stop> {
         let Some((&to, version)) = self.versions.range(from..).next() else {
-            return self.writes().map(Step::Done);
+            return self.writes().map(|writes| Step::Done(self.recovered(writes)));
         };
         let logged = need(blocks, self.place(version.logical)?)?;
         if self.log.sum(version.sequence, logged) != version.checksum {

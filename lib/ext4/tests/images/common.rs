@@ -29,6 +29,10 @@ impl Image {
     pub fn block(&self, number: u64) -> Option<&Block> {
         self.0.as_chunks().0.get(usize::try_from(number).ok()?)
     }
+
+    pub fn block_mut(&mut self, number: u64) -> &mut Block {
+        &mut self.0.as_chunks_mut().0[number as usize]
+    }
 }
 
 impl Blocks for Image {
@@ -66,6 +70,7 @@ impl<'a> Cache<'a> {
             match operation(self) {
                 Ok(result) => return Ok(result),
                 Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Commit(number)) => panic!("transaction {number} is waited for by a reader"),
                 Err(Stop::Need(number)) => {
                     let block =
                         self.image.block(number).unwrap_or_else(|| panic!("block {number} is not in the volume"));
@@ -90,6 +95,16 @@ pub fn make(mib: u64, options: &[&str]) -> Option<Image> {
     let folder = tempfile::tempdir().unwrap();
     let path = made(folder.path(), mib, options)?;
     Some(Image(fs::read(path).unwrap()))
+}
+
+/// What e2fsck says of a volume: its status, and its words.
+pub fn fsck(image: &Image, options: &[&str]) -> (Image, i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    fs::write(&path, &image.0).unwrap();
+    let run = Command::new(program("e2fsck").unwrap()).args(options).arg(&path).output().unwrap();
+    let words = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    (Image(fs::read(path).unwrap()), run.status.code().unwrap(), words)
 }
 
 /// Makes it as a file in `folder`.

@@ -7,12 +7,18 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::common::{Image, rich};
-use ext4::{BLOCK_BYTES, Block, Blocks, Inode, Kind, NAME_MAX, Place, ROOT, Stop, Volume};
+use crate::common::{Image, make, rich};
+use ext4::{
+    BLOCK_BYTES, Block, Blocks, Error, How, Inode, Kind, Mount, NAME_MAX, New, Operation, Place, ROOT, Recovered,
+    Recovery, SetXattr, Step, Stop, Time, Volume,
+};
 use proptest::prelude::*;
 
+/// Most batches until nothing is left to write: a commit, and all blocks of the log to their places.
+const BATCHES_MAX: usize = 50;
+
 /// An image with some other blocks; it counts what is asked for.
-struct Damaged<'a> {
+pub struct Damaged<'a> {
     image: &'a Image,
     other: BTreeMap<u64, Block>,
     asked: Cell<u64>,
@@ -26,8 +32,12 @@ impl Blocks for Damaged<'_> {
     }
 }
 
-impl Damaged<'_> {
-    fn change(&mut self, block: u64, change: impl FnOnce(&mut Block)) {
+impl<'a> Damaged<'a> {
+    pub fn new(image: &'a Image) -> Damaged<'a> {
+        Damaged { image, other: BTreeMap::new(), asked: Cell::new(0) }
+    }
+
+    pub fn change(&mut self, block: u64, change: impl FnOnce(&mut Block)) {
         let bytes = self.other.entry(block).or_insert_with(|| *self.image.block(block).unwrap());
         change(bytes);
     }
@@ -35,9 +45,11 @@ impl Damaged<'_> {
 
 /// Where bytes are changed.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub enum Target {
     SuperBlock,
     Descriptor,
+    /// The bitmap of blocks (false) or inodes.
+    Bitmap(bool),
     /// One of [`Marks::inodes`].
     Inode(usize),
     /// One of [`Marks::blocks`].
@@ -45,13 +57,13 @@ enum Target {
 }
 
 /// Of the image: inodes, and blocks of directories and extents with the inode that they are of.
-struct Marks {
-    inodes: Vec<u32>,
+pub struct Marks {
+    pub inodes: Vec<u32>,
     blocks: Vec<(u32, u64)>,
     table: u64,
 }
 
-fn marks() -> Option<&'static Marks> {
+pub fn marks() -> Option<&'static Marks> {
     static MARKS: LazyLock<Option<Marks>> = LazyLock::new(|| rich().map(find_marks));
     MARKS.as_ref()
 }
@@ -107,7 +119,7 @@ impl Marks {
     }
 
     /// Puts `value` at `offset` of the target, and the checksum right.
-    fn hurt(&self, hurt: &mut Damaged, target: Target, offset: usize, value: &[u8]) {
+    pub fn hurt(&self, hurt: &mut Damaged, target: Target, offset: usize, value: &[u8]) {
         match target {
             Target::SuperBlock => hurt.change(0, |block| {
                 put(block, 1024 + offset % 1016, value);
@@ -122,6 +134,17 @@ impl Marks {
                     let right = sum(start, &block[..64]) as u16;
                     put(block, 30, &right.to_le_bytes());
                 });
+            }
+            Target::Bitmap(of_inodes) => {
+                let table = usize::from(of_inodes) * 4;
+                let block = u32::from_le_bytes(hurt.image.block(1).unwrap()[table..table + 4].try_into().unwrap());
+                let bytes = if of_inodes { 8192 / 8 } else { BLOCK_BYTES };
+                hurt.change(u64::from(block), |block| put(block, offset % (bytes - 4), value));
+                let start = sum(!0, &hurt.image.block(0).unwrap()[1024 + 0x68..1024 + 0x78]);
+                let right = sum(start, &hurt.block(u64::from(block)).unwrap()[..bytes]).to_le_bytes();
+                let (low, high) = if of_inodes { (26, 58) } else { (24, 56) };
+                self.hurt(hurt, Target::Descriptor, low, &right[..2]);
+                self.hurt(hurt, Target::Descriptor, high, &right[2..]);
             }
             Target::Inode(which) => {
                 let inode = self.inodes[which % self.inodes.len()];
@@ -179,6 +202,7 @@ fn walk(volume: &Volume, hurt: &Damaged, inode: &Inode, left: &mut u32) {
         let _ = volume.find(hurt, inode, (offset / BLOCK_BYTES as u64) as u32);
     }
     let _ = volume.target(hurt, inode);
+    let _ = volume.xattrs(hurt, inode);
     let mut from = 0;
     while let Ok(entries) = volume.list(hurt, inode, from) {
         let Some(last) = entries.last() else { return };
@@ -200,32 +224,127 @@ fn walk(volume: &Volume, hurt: &Damaged, inode: &Inode, left: &mut u32) {
     }
 }
 
-fn target() -> impl Strategy<Value = Target> {
+/// Recovers a hurt volume as a component does: nothing is written if the journal is not right.
+fn recover(volume: &Volume, hurt: &mut Damaged) -> Option<Recovered> {
+    let mut recovery = Recovery::begin(volume, &*hurt).ok()?;
+    for _ in 0..4 * hurt.image.blocks() {
+        if let Step::Done(recovered) = recovery.step(volume.geometry(), &*hurt).ok()? {
+            for write in &recovered.writes {
+                let bytes = write.bytes(hurt.block(write.from).unwrap());
+                hurt.change(write.to, |block| *block = bytes);
+            }
+            return Some(recovered);
+        }
+    }
+    panic!("a recovery ends");
+}
+
+/// Writes all that is to be written.
+fn write(mount: &mut Mount, hurt: &mut Damaged) {
+    for _ in 0..BATCHES_MAX {
+        let Some(batch) = mount.next(Time::default()) else { return };
+        for put in batch.writes {
+            assert!(put.block < hurt.image.blocks(), "block {} is written", put.block);
+            hurt.other.insert(put.block, *put.bytes);
+        }
+        mount.done(true);
+    }
+    panic!("it is written for ever");
+}
+
+/// Does an operation, whatever comes of it.
+fn attempt<T>(
+    mount: &mut Mount,
+    hurt: &mut Damaged,
+    mut operation: impl FnMut(&mut Operation<'_, Damaged<'_>>) -> Result<T, Stop>,
+) -> Option<T> {
+    for _ in 0..2 {
+        match mount.change(hurt, Time { seconds: 1 << 33, nanoseconds: 1 }, &mut operation) {
+            Err(Stop::Commit(_)) => write(mount, hurt),
+            ended => return ended.ok(),
+        }
+    }
+    None
+}
+
+/// Changes all that there is in some way.
+fn change(mount: &mut Mount, hurt: &mut Damaged, number: u32) {
+    let size = mount.volume().inode(&mount.view(hurt), number).map_or(0, |inode| inode.size);
+    for offset in [0, 5000, size / 2, size, size.wrapping_add(1 << 20)] {
+        attempt(mount, hurt, |operation| operation.write(number, offset, &[7; 9000]));
+    }
+    let new = |kind| New { kind, permissions: 0o644, user: 1, group: 2, device: 0 };
+    for name in [&b"new"[..], &[b'n'; 200], &[b'm'; 255], b"ein-sch\xC3\xB6ner-name-7"] {
+        attempt(mount, hurt, |operation| operation.create(number, name, &new(Kind::Directory)));
+        attempt(mount, hurt, |operation| operation.link(12, number, name));
+        attempt(mount, hurt, |operation| operation.rename((number, name), (number, b"other"), How::Replace));
+        attempt(mount, hurt, |operation| operation.rename((ROOT, b"a"), (number, b"other"), How::Exchange));
+        attempt(mount, hurt, |operation| operation.symlink(number, name, &[b't'; 500], 0, 0));
+    }
+    for (name, bytes) in [(b"user.inner", 9), (b"user.outer", 900)] {
+        let value = vec![1; bytes];
+        attempt(mount, hurt, |operation| operation.set_xattr(number, name, &value, SetXattr::Any));
+        attempt(mount, hurt, |operation| operation.remove_xattr(number, b"user.inner"));
+    }
+    let names = {
+        let view = mount.view(hurt);
+        let directory = mount.volume().inode(&view, number);
+        directory.and_then(|directory| mount.volume().list(&view, &directory, 0)).unwrap_or_default()
+    };
+    for entry in names.iter().take(8) {
+        attempt(mount, hurt, |operation| operation.unlink(number, &entry.name));
+        attempt(mount, hurt, |operation| operation.rmdir(number, &entry.name));
+    }
+    for size in [1 << 21, size / 2, 0] {
+        attempt(mount, hurt, |operation| operation.truncate(number, size));
+        attempt(mount, hurt, |operation| operation.trim(number));
+    }
+    for orphan in mount.orphans().to_vec() {
+        for _ in 0..10 {
+            attempt(mount, hurt, |operation| operation.reclaim(orphan));
+        }
+    }
+}
+
+pub fn target() -> impl Strategy<Value = Target> {
     prop_oneof![
         1 => Just(Target::SuperBlock),
         1 => Just(Target::Descriptor),
+        1 => any::<bool>().prop_map(Target::Bitmap),
         4 => (0..11usize).prop_map(Target::Inode),
         4 => any::<usize>().prop_map(Target::Block),
     ]
 }
 
 /// Numbers at which something turns, or any.
-fn value() -> impl Strategy<Value = Vec<u8>> {
+pub fn value() -> impl Strategy<Value = Vec<u8>> {
     let odd = prop::sample::select(vec![0u32, 1, 4, 8, 12, 507, 4096, 12_288, 0x7FFF, 0x8000, 0xFFFF, 1 << 31, !0]);
     (prop_oneof![odd, any::<u32>(), 0..13_000u32], prop::sample::select(vec![1usize, 2, 4]))
         .prop_map(|(number, width)| number.to_le_bytes()[..width].to_vec())
 }
 
 /// Near the beginning of a structure are its counts.
-fn offset() -> impl Strategy<Value = usize> {
+pub fn offset() -> impl Strategy<Value = usize> {
     prop_oneof![0..64usize, 0..BLOCK_BYTES]
+}
+
+/// Recovers, mounts, changes all that there is, and ends.
+pub fn change_all(volume: &Volume, hurt: &mut Damaged, marks: &Marks) {
+    let Some(recovered) = recover(volume, hurt) else { return };
+    let Ok(mut mount) = Mount::begin(&*hurt, hurt.image.blocks(), &recovered) else { return };
+    for number in marks.inodes.iter().copied() {
+        change(&mut mount, hurt, number);
+    }
+    mount.close();
+    write(&mut mount, hurt);
+    assert!(mount.is_closed());
 }
 
 proptest! {
     #[test]
     fn no_image_makes_an_operation_panic_or_go_on(hurts in prop::collection::vec((target(), offset(), value()), 1..4)) {
         let (Some(image), Some(marks)) = (rich(), marks()) else { return Ok(()) };
-        let mut hurt = Damaged { image, other: BTreeMap::new(), asked: Cell::new(0) };
+        let mut hurt = Damaged::new(image);
         for (target, offset, value) in &hurts {
             marks.hurt(&mut hurt, *target, *offset, value);
         }
@@ -236,7 +355,62 @@ proptest! {
                 walk(&volume, &hurt, &inode, &mut 60);
             }
         }
+        change_all(&volume, &mut hurt, marks);
         // Each of at most 11 × 60 names is looked up in at most all blocks of a directory.
         prop_assert!(hurt.asked.get() < 20_000_000, "{} blocks were asked for", hurt.asked.get());
     }
+}
+
+/// An image of several groups in which the descriptor of group 1 has another number at `at`.
+fn with_descriptor(image: &Image, at: usize, value: u32) -> Image {
+    let mut image = image.clone();
+    let seed = sum(sum(!0, &image.0[1024 + 0x68..1024 + 0x78]), &1u32.to_le_bytes());
+    let descriptor = &mut image.block_mut(1)[64..128];
+    put(descriptor, at, &value.to_le_bytes());
+    put(descriptor, 30, &[0; 2]);
+    let right = (sum(seed, descriptor) as u16).to_le_bytes();
+    put(descriptor, 30, &right);
+    image
+}
+
+#[test]
+fn a_volume_of_which_two_groups_claim_one_block_is_not_written() {
+    let Some(image) = make(400, &[]) else { return };
+    let begin = |image: &Image| {
+        let volume = Volume::open(image, image.blocks())?;
+        let mut recovery = Recovery::begin(&volume, image)?;
+        let Step::Done(recovered) = recovery.step(volume.geometry(), image)? else { panic!("nothing is to recover") };
+        Mount::begin(image, image.blocks(), &recovered).map(|_| ())
+    };
+    assert_eq!(begin(&image), Ok(()));
+    let first = u32::from_le_bytes(image.block(1).unwrap()[..4].try_into().unwrap());
+    for (at, value) in [(0, first), (4, first), (8, first - 1), (0, 1)] {
+        let Err(Stop::Failed(Error::Corrupt { what, .. })) = begin(&with_descriptor(&image, at, value)) else {
+            panic!("{value} at {at} is accepted")
+        };
+        assert_eq!(what, "where the groups' parts lie");
+    }
+}
+
+#[test]
+fn what_is_no_files_is_not_written_or_freed_for_a_file_that_claims_it() {
+    let (Some(image), Some(marks)) = (rich(), marks()) else { return };
+    let mut hurt = Damaged::new(image);
+    // The first extent of a file: its first block is the table of inodes.
+    let which = marks.inodes.len() - 4;
+    marks.hurt(&mut hurt, Target::Inode(which), 40 + 12 + 8, &(marks.table as u32).to_le_bytes());
+    let number = marks.inodes[which];
+    let volume = Volume::open(&hurt, image.blocks()).unwrap();
+    let recovered = recover(&volume, &mut hurt).unwrap();
+    let mut mount = Mount::begin(&hurt, image.blocks(), &recovered).unwrap();
+    let now = Time::default();
+    let what = |stop: Stop| match stop {
+        Stop::Failed(Error::Corrupt { what, .. }) => what,
+        stop => panic!("{stop:?}"),
+    };
+    let written = mount.change(&hurt, now, |operation| operation.write(number, 0, &[1; 5000]));
+    assert_eq!(written.map_err(what), Err("a file with blocks that are no file's"));
+    let cut = mount.change(&hurt, now, |operation| operation.truncate(number, 0));
+    assert_eq!(cut.map_err(what), Err("blocks that are to be freed"));
+    assert_eq!(mount.sync_all(), None, "nothing was changed");
 }

@@ -94,13 +94,20 @@ fn compare_directory(mounted: &mut Mounted<'_>, judge: &Ext4, path: &str, inode:
     }
 }
 
-#[test]
-fn all_that_mkfs_wrote_is_read_as_ext4_view_reads_it() {
-    let Some(image) = rich() else { return };
+/// Compares all that we read of an image with what ext4-view reads.
+pub fn compare_all(image: &Image) {
     let judge = Ext4::load(Box::new(image.0.clone())).unwrap();
     let mut mounted = Mounted::new(image).unwrap();
     let root = mounted.inode(ROOT);
     compare(&mut mounted, &judge, "/", &root);
+}
+
+#[test]
+fn all_that_mkfs_wrote_is_read_as_ext4_view_reads_it() {
+    let Some(image) = rich() else { return };
+    compare_all(image);
+    let mut mounted = Mounted::new(image).unwrap();
+    let root = mounted.inode(ROOT);
     let number = mounted.lookup(&root, b"many").unwrap();
     let many = mounted.inode(number);
     assert_eq!(mounted.names(&many).len(), MANY + 2);

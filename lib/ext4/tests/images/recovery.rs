@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use ext4::{BLOCK_BYTES, Block, Blocks, Error, Place, Recovery, Step, Stop, Volume, Write};
+use ext4::{BLOCK_BYTES, Block, Blocks, Error, Place, Recovered, Recovery, Step, Stop, Volume, Write};
 use proptest::prelude::*;
 
 use crate::common::{Cache, Image, made, program};
@@ -69,7 +69,7 @@ fn recover(image: &Image) -> Result<Vec<Write>, Error> {
     let mut recovery = cache.run(|blocks| Recovery::begin(&volume, blocks))?;
     // A record and a sum for each block of the journal, and the ends.
     for _ in 0..2 * image.blocks() {
-        if let Step::Done(writes) = cache.run(|blocks| recovery.step(volume.geometry(), blocks))? {
+        if let Step::Done(Recovered { writes, .. }) = cache.run(|blocks| recovery.step(volume.geometry(), blocks))? {
             return Ok(writes);
         }
     }
@@ -81,7 +81,7 @@ fn recover_at_once(image: &Image) -> Result<Vec<Write>, Stop> {
     let volume = Volume::open(image, image.blocks())?;
     let mut recovery = Recovery::begin(&volume, image)?;
     for _ in 0..2 * image.blocks() {
-        if let Step::Done(writes) = recovery.step(volume.geometry(), image)? {
+        if let Step::Done(Recovered { writes, .. }) = recovery.step(volume.geometry(), image)? {
             return Ok(writes);
         }
     }
@@ -89,17 +89,13 @@ fn recover_at_once(image: &Image) -> Result<Vec<Write>, Stop> {
 }
 
 /// Where block `logical` of the journal is.
-fn place(image: &Image, logical: u32) -> u64 {
+pub fn place(image: &Image, logical: u32) -> u64 {
     let volume = Volume::open(image, image.blocks()).unwrap();
     let journal = volume.inode(image, ext4::JOURNAL_INODE).unwrap();
     match volume.find(image, &journal, logical).unwrap().place {
         Place::Written(block) => block,
         place => panic!("{place:?}"),
     }
-}
-
-fn block_mut(image: &mut Image, number: u64) -> &mut Block {
-    &mut image.0.as_chunks_mut().0[number as usize]
 }
 
 #[test]
@@ -112,7 +108,7 @@ fn a_recovered_volume_is_the_one_that_e2fsck_makes() {
     let mut ours = before.clone();
     for write in &writes {
         let bytes = write.bytes(before.block(write.from).unwrap());
-        *block_mut(&mut ours, write.to) = bytes;
+        *ours.block_mut(write.to) = bytes;
     }
     // e2fsck writes both superblocks too.
     let own = [0, journal[0]];
@@ -127,13 +123,13 @@ fn a_transaction_counts_when_its_commit_is_there_and_all_of_it_must_be() {
     let Some(Pair { before, journal, .. }) = pair() else { return };
     // The log: a descriptor, three blocks, a commit; a descriptor, a block, a commit; and so on.
     let mut torn = before.clone();
-    block_mut(&mut torn, journal[5])[512..].fill(7);
+    torn.block_mut(journal[5])[512..].fill(7);
     assert_eq!(recover(&torn), Ok(Vec::new()), "without its first commit the log is empty");
     let mut torn = before.clone();
-    block_mut(&mut torn, journal[8])[..512].fill(0);
+    torn.block_mut(journal[8])[..512].fill(0);
     assert_eq!(recover(&torn).unwrap().iter().map(|write| write.to).collect::<Vec<_>>(), [FIRST, FIRST + 1, FIRST + 2]);
     let mut wrong = before.clone();
-    block_mut(&mut wrong, journal[7])[4095] ^= 1;
+    wrong.block_mut(journal[7])[4095] ^= 1;
     let Err(Error::Corrupt { what, .. }) = recover(&wrong) else { panic!("a wrong block is recovered") };
     assert_eq!(what, "the checksum of a block in the journal");
 }
@@ -143,13 +139,13 @@ fn journals_with_other_features_are_refused_by_name() {
     let Some(Pair { before, journal, .. }) = pair() else { return };
     for (bit, name) in [(0x4, "async_commit"), (0x8, "checksum_v2"), (0x20, "fast_commit")] {
         let mut other = before.clone();
-        block_mut(&mut other, journal[0])[43] |= bit;
+        other.block_mut(journal[0])[43] |= bit;
         assert_eq!(recover(&other), Err(Error::Refused(ext4::Refusal::Has(name))));
     }
 }
 
 /// Puts the checksum of a journal's block right, whatever it is.
-fn put_sum(block: &mut Block, seed: u32) {
+pub fn put_sum(block: &mut Block, seed: u32) {
     let (end, at, start) = match block[7] {
         4 => (1024, 0xFC, !0),
         2 => (BLOCK_BYTES, 16, seed),
@@ -172,7 +168,7 @@ proptest! {
         let Some(Pair { before, journal, .. }) = pair() else { return Ok(()) };
         let mut hurt = before.clone();
         let seed = crate::mutated::sum(!0, &before.block(journal[0]).unwrap()[48..64]);
-        let block = block_mut(&mut hurt, journal[logical]);
+        let block = hurt.block_mut(journal[logical]);
         block[offset..offset + width].copy_from_slice(&value[..width]);
         if with_sum && block[..4] == MAGIC {
             put_sum(block, seed);

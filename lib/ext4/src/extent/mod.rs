@@ -4,10 +4,13 @@
 //! checked whole before it is followed: its entries are in order, and inside what its parent says
 //! it covers.
 
+mod edit;
+
+use core::ops::Range;
+
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
 use crate::inode::{Inode, MAP_BYTES};
 use crate::super_block::Geometry;
@@ -25,22 +28,22 @@ const LOGICAL_END: u64 = 1 << 32;
 
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Head {
-    magic: U16,
-    entries: U16,
-    max: U16,
-    depth: U16,
-    generation: U32,
+pub(crate) struct Head {
+    pub magic: U16,
+    pub entries: U16,
+    pub max: U16,
+    pub depth: U16,
+    pub generation: U32,
 }
 
 /// An entry of a leaf.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Extent {
-    logical: U32,
-    length: U16,
-    physical_high: U16,
-    physical_low: U32,
+pub(crate) struct Extent {
+    pub logical: U32,
+    pub length: U16,
+    pub physical_high: U16,
+    pub physical_low: U32,
 }
 
 /// An entry of a node above.
@@ -83,6 +86,8 @@ struct Span {
     end: u64,
 }
 
+pub(crate) use edit::{end, insert, mark_written, remove_last};
+
 /// Whether the root in an inode is one.
 pub(crate) fn check_root(inode: &Inode) -> Result<(), Stop> {
     let head = head(inode, &inode.map)?;
@@ -90,6 +95,35 @@ pub(crate) fn check_root(inode: &Inode) -> Result<(), Stop> {
         return Err(corrupt(inode, "the depth of an extent tree"));
     }
     Ok(())
+}
+
+/// The map of a file whose blocks are these, of which there are at most four times 2^15.
+pub(crate) fn root_of(blocks: Range<u64>) -> [u8; MAP_BYTES] {
+    const ENTRIES_MAX: u16 = (MAP_BYTES / ENTRY_BYTES - 1) as u16;
+    assert!(blocks.end - blocks.start <= u64::from(ENTRIES_MAX) * u64::from(WRITTEN_MAX), "the map has one node");
+    let mut map = [0; MAP_BYTES];
+    let (nodes, _) = map.as_chunks_mut::<ENTRY_BYTES>();
+    let starts = blocks.clone().step_by(usize::from(WRITTEN_MAX));
+    let mut entries = 0;
+    for (start, node) in starts.zip(&mut nodes[1..]) {
+        let extent = Extent {
+            logical: U32::new((start - blocks.start) as u32),
+            length: U16::new((blocks.end - start).min(u64::from(WRITTEN_MAX)) as u16),
+            physical_high: U16::new((start >> 32) as u16),
+            physical_low: U32::new(start as u32),
+        };
+        node.copy_from_slice(extent.as_bytes());
+        entries += 1;
+    }
+    let head = Head {
+        magic: U16::new(MAGIC),
+        entries: U16::new(entries),
+        max: U16::new(ENTRIES_MAX),
+        depth: U16::ZERO,
+        generation: U32::ZERO,
+    };
+    nodes[0].copy_from_slice(head.as_bytes());
+    map
 }
 
 /// Where block `logical` of the file is.
@@ -136,7 +170,7 @@ fn head<'a>(inode: &Inode, node: &'a [u8]) -> Result<&'a Head, Stop> {
 fn check_sum(inode: &Inode, block: &[u8; BLOCK_BYTES]) -> Result<(), Stop> {
     let end = ENTRY_BYTES * (1 + usize::from(head(inode, block)?.max.get()));
     let told = block.get(end..end + 4).and_then(|told| told.try_into().ok()).map(u32::from_le_bytes);
-    if told == Some(Checksum(inode.checksum_seed).with(&block[..end]).0) {
+    if told == Some(inode.seed().with(&block[..end]).0) {
         Ok(())
     } else {
         Err(corrupt(inode, "an extent node's checksum"))

@@ -1,0 +1,172 @@
+//! Transactions: what operations have changed and the disk does not have yet.
+//!
+//! An operation collects its changes in [`Changes`], beside everything. If it ends well they join
+//! the running [`Transaction`]; else they are dropped, so an operation that missed a block, or
+//! failed, has changed nothing.
+//!
+//! A block is never changed where others see it: a version that the log or a place in the volume is
+//! being written from stays as it is, and a change takes a copy.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::error::{Error, Stop};
+use crate::{BLOCK_BYTES, Block, Blocks};
+
+/// A block of a file's bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// The file.
+    pub inode: u32,
+    pub bytes: Arc<Block>,
+}
+
+/// What one operation changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// Metadata: these go through the log.
+    pub blocks: BTreeMap<u64, Arc<Block>>,
+    /// Bytes of files: these go to their places before the commit.
+    pub data: BTreeMap<u64, Data>,
+    /// Freed blocks: how many there are from one on. Nobody gets them before the commit.
+    pub freed: BTreeMap<u64, u64>,
+    /// Freed blocks of metadata: no older version of them counts.
+    pub revoked: BTreeSet<u64>,
+    /// Inodes that were changed, or something of theirs.
+    pub inodes: BTreeSet<u32>,
+    /// Inodes that came onto the orphan list (true) or left it, in this order.
+    pub orphans: Vec<(u32, bool)>,
+    /// By how much the volume's free blocks became more.
+    pub free_blocks: i64,
+    /// By how much its free inodes became more.
+    pub free_inodes: i64,
+}
+
+/// What all operations since the last commit have changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transaction {
+    /// Its number in the log.
+    pub number: u32,
+    pub changes: Changes,
+}
+
+impl Changes {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.data.is_empty() && self.revoked.is_empty()
+    }
+
+    /// The version of a block that these changes have.
+    pub fn block(&self, number: u64) -> Option<&Arc<Block>> {
+        self.blocks.get(&number).or_else(|| self.data.get(&number).map(|data| &data.bytes))
+    }
+
+    /// Drops `blocks` blocks that were freed, and notes them as such.
+    pub fn free(&mut self, first: u64, blocks: u64) {
+        drop_range(&mut self.blocks, first..first + blocks);
+        drop_range(&mut self.data, first..first + blocks);
+        match self.freed.range_mut(..first).next_back() {
+            Some((before, count)) if before + *count == first => *count += blocks,
+            _ => {
+                self.freed.insert(first, blocks);
+            }
+        }
+    }
+}
+
+fn drop_range<T>(map: &mut BTreeMap<u64, T>, range: Range<u64>) {
+    while let Some(number) = map.range(range.clone()).next().map(|(number, _)| *number) {
+        map.remove(&number);
+    }
+}
+
+impl Transaction {
+    /// Blocks of the log that it needs if `more` joins it: those of metadata, and for descriptors,
+    /// revokes and the commit.
+    pub fn log_blocks(&self, more: &Changes) -> usize {
+        let ours = &self.changes;
+        let news = more.blocks.keys().filter(|number| !ours.blocks.contains_key(number)).count();
+        log_blocks(ours.blocks.len() + news, ours.revoked.len() + more.revoked.len())
+    }
+
+    /// Takes what an operation changed.
+    pub fn join(&mut self, changes: Changes) {
+        let ours = &mut self.changes;
+        for (first, blocks) in changes.freed {
+            ours.free(first, blocks);
+        }
+        ours.blocks.extend(changes.blocks);
+        ours.data.extend(changes.data);
+        ours.revoked.extend(changes.revoked);
+        ours.inodes.extend(changes.inodes);
+    }
+}
+
+/// Tags of a descriptor, and records of a revoke, that fit into a block.
+pub(crate) const TAGS_MAX: usize = (BLOCK_BYTES - 12 - 16 - 4) / 16;
+pub(crate) const REVOKES_MAX: usize = (BLOCK_BYTES - 16 - 4) / 8;
+
+/// Blocks of the log for so many blocks and revokes.
+pub(crate) fn log_blocks(blocks: usize, revokes: usize) -> usize {
+    blocks + blocks.div_ceil(TAGS_MAX) + revokes.div_ceil(REVOKES_MAX) + 1
+}
+
+/// A block of the volume as an operation sees it: what it changed itself, else the newest version.
+#[derive(Debug)]
+pub(crate) struct Overlay<B> {
+    pub below: B,
+    pub changes: Changes,
+}
+
+impl<B: Blocks> Blocks for Overlay<B> {
+    fn block(&self, number: u64) -> Option<&Block> {
+        match self.changes.block(number) {
+            Some(bytes) => Some(bytes),
+            None => self.below.block(number),
+        }
+    }
+}
+
+impl<B: Blocks> Overlay<B> {
+    /// A block of metadata, to be changed.
+    ///
+    /// # Errors
+    /// [`Stop::Need`].
+    pub fn edit(&mut self, number: u64) -> Result<&mut Block, Stop> {
+        if !self.changes.blocks.contains_key(&number) {
+            let bytes = Arc::new(*crate::need(self, number)?);
+            self.changes.blocks.insert(number, bytes);
+        }
+        let bytes = self.changes.blocks.get_mut(&number).ok_or(Stop::Need(number))?;
+        Ok(Arc::make_mut(bytes))
+    }
+
+    /// A block of metadata that was nothing before: zeros.
+    pub fn fresh(&mut self, number: u64) -> &mut Block {
+        let bytes = self.changes.blocks.entry(number).or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
+        let bytes = Arc::make_mut(bytes);
+        bytes.fill(0);
+        bytes
+    }
+
+    /// Sets all of a block of a file's bytes.
+    pub fn put_data(&mut self, number: u64, inode: u32, bytes: Arc<Block>) {
+        self.changes.data.insert(number, Data { inode, bytes });
+    }
+}
+
+/// What an operation's changes may be at most.
+///
+/// # Errors
+/// [`Stop::Commit`] if they would fit into an empty transaction, else [`Error::TooLarge`].
+pub(crate) fn check_room(running: &Transaction, changes: &Changes, limit: usize) -> Result<(), Stop> {
+    if running.log_blocks(changes) <= limit {
+        return Ok(());
+    }
+    if log_blocks(changes.blocks.len(), changes.revoked.len()) <= limit {
+        return Err(Stop::Commit(running.number));
+    }
+    Err(Error::TooLarge.into())
+}

@@ -1,0 +1,131 @@
+//! The block of extended attributes. Inodes with the same ones may share it: Linux has them do so,
+//! and here each gets one of its own when its attributes change.
+
+use alloc::vec::Vec;
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::format::{self, Attribute, MAGIC};
+use super::wrong;
+use crate::checksum::Checksum;
+use crate::error::{Error, Stop};
+use crate::inode::Inode;
+use crate::operation::Operation;
+use crate::super_block::Geometry;
+use crate::{BLOCK_BYTES, Block, Blocks, need};
+
+/// Most inodes that share a block.
+const SHARED_MAX: u32 = 1024;
+/// Where the checksum stands.
+const CHECKSUM_AT: usize = 16;
+/// Where entries begin. Where values are is counted from the block's beginning.
+const ENTRIES_AT: usize = size_of::<Head>();
+
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Head {
+    magic: U32,
+    users: U32,
+    blocks: U32,
+    hash: U32,
+    checksum: U32,
+    reserved: [U32; 3],
+}
+
+fn sum(geometry: &Geometry, number: u64, block: &Block) -> u32 {
+    let start = Checksum(geometry.checksum_seed).with(&number.to_le_bytes());
+    start.with(&block[..CHECKSUM_AT]).with(&[0; 4]).with(&block[CHECKSUM_AT + 4..]).0
+}
+
+fn put_sum(geometry: &Geometry, number: u64, block: &mut Block) {
+    let sum = sum(geometry, number, block);
+    block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// How many inodes have the block, which was checked.
+fn users(geometry: &Geometry, inode: &Inode, block: &Block) -> Result<u32, Stop> {
+    let corrupt = || Error::corrupt("a block of attributes", u64::from(inode.number));
+    let (head, _) = Head::ref_from_prefix(block).map_err(|_| corrupt())?;
+    let users = head.users.get();
+    let is_right = head.magic.get() == MAGIC && head.blocks.get() == 1 && (1..=SHARED_MAX).contains(&users);
+    let is_right = is_right && head.checksum.get() == sum(geometry, inode.attributes, block);
+    if is_right { Ok(users) } else { Err(corrupt()) }
+}
+
+/// The attributes of an inode's block; none if it has no block.
+pub(super) fn read<B: Blocks>(geometry: &Geometry, blocks: &B, inode: &Inode) -> Result<Vec<Attribute>, Stop> {
+    if inode.attributes == 0 {
+        return Ok(Vec::new());
+    }
+    let block = need(blocks, inode.attributes)?;
+    users(geometry, inode, block)?;
+    format::decode(block, ENTRIES_AT, 0).map_err(|what| wrong(inode, what))
+}
+
+/// Whether attributes fit into a block.
+pub(super) fn fit(attributes: &[Attribute]) -> bool {
+    format::fit(attributes, BLOCK_BYTES, ENTRIES_AT)
+}
+
+/// Gives an inode a block with these attributes, some and in order, which fit. It is to be written
+/// behind it.
+pub(super) fn write<B: Blocks>(
+    operation: &mut Operation<'_, B>,
+    inode: &mut Inode,
+    goal: u64,
+    attributes: &[Attribute],
+) -> Result<(), Stop> {
+    let geometry = operation.volume().geometry();
+    let number = own(operation, inode, goal)?;
+    let block = operation.blocks.fresh(number);
+    let hash = format::encode(attributes, block, ENTRIES_AT, 0, true);
+    if let Ok((head, _)) = Head::mut_from_prefix(block) {
+        (head.magic, head.users, head.blocks, head.hash) = (U32::new(MAGIC), U32::new(1), U32::new(1), U32::new(hash));
+    }
+    put_sum(geometry, number, block);
+    Ok(())
+}
+
+/// A block that no other inode has.
+fn own<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mut Inode, goal: u64) -> Result<u64, Stop> {
+    if inode.attributes != 0 {
+        let geometry = operation.volume().geometry();
+        let is_alone = users(geometry, inode, need(operation, inode.attributes)?)? == 1;
+        if is_alone && !operation.mount.system().has(inode.attributes..inode.attributes + 1) {
+            return Ok(inode.attributes);
+        }
+        free_block(operation, inode)?;
+    }
+    inode.attributes = operation.allocate(goal, 1)?.first;
+    inode.sectors += crate::inode::SECTORS;
+    Ok(inode.attributes)
+}
+
+/// An inode gives up its block of attributes: if it was the last one, that is freed. The inode is to
+/// be written or freed behind it.
+///
+/// # Errors
+/// [`Stop::Need`]; [`Error::Corrupt`].
+pub(crate) fn free_block<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mut Inode) -> Result<(), Stop> {
+    let number = inode.attributes;
+    if number == 0 {
+        return Ok(());
+    }
+    let geometry = operation.volume().geometry();
+    let users = users(geometry, inode, need(operation, number)?)?;
+    let sectors = inode.sectors.checked_sub(crate::inode::SECTORS);
+    if operation.mount.system().has(number..number + 1) || sectors.is_none() {
+        return Err(Error::corrupt("a block of attributes", u64::from(inode.number)));
+    }
+    (inode.attributes, inode.sectors) = (0, sectors.unwrap_or(0));
+    if users == 1 {
+        return operation.free(number, 1, true);
+    }
+    let block = operation.blocks.edit(number)?;
+    if let Ok((head, _)) = Head::mut_from_prefix(block) {
+        head.users = U32::new(users - 1);
+    }
+    put_sum(geometry, number, block);
+    Ok(())
+}
