@@ -33,7 +33,7 @@ pub const ROOT_FILES_MAX: usize = 262_144;
 /// Longest name of one, as [`file_name`] has it.
 pub const NAME_BYTES_MAX: usize = 255;
 /// First bytes of both files; raised when a type below changes.
-pub const VERSION: [u8; 4] = *b"PEL4";
+pub const VERSION: [u8; 4] = *b"PEL5";
 
 /// A limit of memory that says: all that the core has, but a part for what else runs there.
 pub const ALL_MEMORY: u32 = u32::MAX;
@@ -198,6 +198,18 @@ pub struct Run {
     pub terminals: [bool; 3],
     /// Rows and columns of that terminal's window; 0 where they are not known.
     pub window: (u16, u16),
+    /// The volume on the machine's disk, if it has one.
+    pub mount: Option<Mount>,
+}
+
+/// The file system on the machine's disk, among the files of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Absolute path of the folder that its root is seen at, without `.`, `..` or a slash at the
+    /// end; never the root of all.
+    pub path: String,
+    /// Nothing is written to it.
+    pub is_read_only: bool,
 }
 
 /// Why an encoded file was refused.
@@ -249,6 +261,13 @@ mod tests {
     #[test]
     fn what_was_encoded_is_decoded() {
         assert_eq!(decode::<System>(&encode(&sample())), Ok(sample()));
+    }
+
+    #[test]
+    fn a_run_tells_of_its_volume() {
+        let mount = Mount { path: "/data".into(), is_read_only: true };
+        let run = Run { mount: Some(mount), ..Run::default() };
+        assert_eq!(decode::<Run>(&encode(&run)), Ok(run));
     }
 
     #[test]
