@@ -2,6 +2,9 @@
 //!
 //! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used
 //! but not provided or provided twice, a cycle in the order of boot, a number out of range.
+//!
+//! A page may have components for a part that not every machine has ([`Part`]). It is checked with
+//! them, and they and the uses of them are left out where the machine lacks the part.
 
 use crate::image::machine_type::MachineType;
 use anyhow::{Context, Result, bail, ensure};
@@ -22,6 +25,14 @@ pub const MONITOR: &str = "monitor";
 /// The contract of a core's name cache, and that of the name server.
 const LOOKUP: &str = "lookup";
 const NAMES: &str = "names";
+/// What a machine may be without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// A disk (`--disk`).
+    Disk,
+}
+
 /// What each dispatcher of a program can be given: a right, no device.
 const SHARED_DEVICES: [&str; 2] = ["cores", "power"];
 
@@ -57,6 +68,7 @@ struct Entry {
     #[serde(default)]
     binds: Vec<String>,
     restart: RestartName,
+    only_with: Option<Part>,
     #[serde(default)]
     devices: Vec<String>,
     #[serde(default)]
@@ -88,15 +100,32 @@ enum RestartName {
     Never,
 }
 
-/// Reads and checks the page at `path`.
+/// Reads and checks the page at `path`: the system of a machine without any [`Part`].
 pub fn load(path: &Path) -> Result<System> {
-    let text = String::from_utf8(crate::host::files::read(path)?)
-        .with_context(|| format!("{} is not text", path.display()))?;
-    parse(&text).with_context(|| format!("in {}", path.display()))
+    load_with(path, &[])
 }
 
-fn parse(text: &str) -> Result<System> {
+/// The same of a machine with these parts.
+pub fn load_with(path: &Path, parts: &[Part]) -> Result<System> {
+    let text = String::from_utf8(crate::host::files::read(path)?)
+        .with_context(|| format!("{} is not text", path.display()))?;
+    parse(&text, parts).with_context(|| format!("in {}", path.display()))
+}
+
+fn parse(text: &str, parts: &[Part]) -> Result<System> {
     let page: Page = toml::from_str(text)?;
+    let lacks = |entry: &&Entry| entry.only_with.is_some_and(|part| !parts.contains(&part));
+    let left_out: Vec<String> = page.component.iter().filter(lacks).map(|entry| entry.name.clone()).collect();
+    let mut system = checked(page)?;
+    system.components.retain(|component| !left_out.contains(&component.name));
+    let uses = system.components.iter_mut().map(|component| &mut component.uses).chain([&mut system.linux.uses]);
+    uses.for_each(|uses| uses.retain(|used| !left_out.contains(&used.server)));
+    check_binds(&system)?;
+    Ok(system)
+}
+
+/// The system with all components of the page.
+fn checked(page: Page) -> Result<System> {
     let components = page.component.into_iter().map(component).collect::<Result<Vec<_>>>()?;
     let mut names = BTreeSet::new();
     for component in &components {
@@ -123,7 +152,6 @@ fn parse(text: &str) -> Result<System> {
     let mut system = in_boot_order(components)?;
     system.linux = linux(page.linux, &system.components)?;
     check_lookups(&system)?;
-    check_binds(&system)?;
     Ok(system)
 }
 
@@ -184,8 +212,9 @@ fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
 }
 
 fn component(entry: Entry) -> Result<Component> {
-    let Entry { name, program, core, cores, priority, memory, provides, uses, binds, restart, devices, regions } =
-        entry;
+    let Entry {
+        name, program, core, cores, priority, memory, provides, uses, binds, restart, devices, regions, ..
+    } = entry;
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
     for name in [&name]
         .into_iter()
@@ -327,8 +356,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_machine_lacks_is_left_out() {
+        let disk = entry("disk", "'blocks'", "") + "only_with = 'disk'\n";
+        let linux = LINUX.replace("uses = []", "uses = ['disk/blocks', 'files']");
+        let page = disk + &entry("fs", "'files'", "'blocks'") + &linux;
+        let told = |parts: &[Part]| {
+            let System { components, linux } = parse(&page, parts).unwrap();
+            let uses = |uses: &[Use]| uses.iter().map(|used| used.contract.clone()).collect::<Vec<_>>().join(" ");
+            let told = components.iter().map(|component| format!("{} {}", component.name, uses(&component.uses)));
+            (told.collect::<Vec<_>>(), uses(&linux.uses))
+        };
+        assert_eq!(told(&[Part::Disk]), (vec!["disk ".into(), "fs blocks".into()], "blocks files".into()));
+        assert_eq!(told(&[]), (vec!["fs ".into()], "files".into()));
+        // It is looked at all the same.
+        let wrong = page.replace("'blocks', 'files'", "'block', 'files'").replace("disk/blocks", "disk/block");
+        assert!(parse(&wrong, &[]).is_err());
+        let bound = page.replace("restart = 'always'\n[linux]", "restart = 'always'\nbinds = ['blocks']\n[linux]");
+        assert!(parse(&bound, &[Part::Disk]).is_ok());
+        assert!(format!("{:#}", parse(&bound, &[]).unwrap_err()).contains("fs binds"));
+    }
+
+    #[test]
     fn servers_boot_before_their_clients() {
-        let system = parse(&(entry("client", "", "'a'") + &entry("server", "'a'", "") + LINUX)).unwrap();
+        let system = parse(&(entry("client", "", "'a'") + &entry("server", "'a'", "") + LINUX), &[]).unwrap();
         let names: Vec<_> = system.components.iter().map(|component| component.name.as_str()).collect();
         assert_eq!(names, ["server", "client"]);
         assert_eq!(system.components[0].memory_limit_pages, 1024);
@@ -364,15 +414,16 @@ mod tests {
             (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
         ];
         for (text, words) in cases {
-            let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());
+            let message = format!("{:#}", parse(&(text + LINUX), &[]).unwrap_err());
             assert!(message.contains(words), "{message} lacks {words}");
         }
         let looks_up = LINUX.replace("uses = []", "uses = ['lookup']");
         let page = entry("monitor", "'lookup'", "") + &entry("x", "'names'", "") + &looks_up;
-        assert!(format!("{:#}", parse(&page).unwrap_err()).contains("for components"));
+        assert!(format!("{:#}", parse(&page, &[]).unwrap_err()).contains("for components"));
         let everywhere = LINUX.replace("[0]", "'every'");
         assert!(
-            format!("{:#}", parse(&(entry("x", "", "") + &everywhere)).unwrap_err()).contains("every program has one")
+            format!("{:#}", parse(&(entry("x", "", "") + &everywhere), &[]).unwrap_err())
+                .contains("every program has one")
         );
     }
 
@@ -382,14 +433,16 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
         let pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
         assert!(pages.len() > 1, "the folder is another one: {pages:?}");
-        pages.iter().for_each(|page| drop(load(page).unwrap()));
+        for page in &pages {
+            [&[][..], &[Part::Disk]].iter().for_each(|parts| drop(load_with(page, parts).unwrap()));
+        }
     }
 
     #[test]
     fn a_program_of_several_cores_is_on_all_or_on_those_listed() {
         let every = entry("a", "'x'", "'x'").replace("[0, 1]", "'every'");
         let some = entry("b", "", "'x'").replace("core = [0, 1]", "cores = [3, 0]");
-        let system = parse(&(every + &some + LINUX)).unwrap();
+        let system = parse(&(every + &some + LINUX), &[]).unwrap();
         let names = |index: usize, cores| system.components[index].domains(cores).into_iter().map(|(name, _)| name);
         assert!(names(0, 2).eq(["a-0", "a-1"]) && names(1, 2).eq(["b-0"]) && names(1, 8).eq(["b-0", "b-3"]));
         // Its own contract leads to the next one of it, and orders nothing.

@@ -84,15 +84,17 @@ impl MachineType {
         }
     }
 
-    /// QEMU's disk, on the drive `d2`.
+    /// QEMU's disk, on the node `d2`, with a cache that the guest flushes.
     fn drive(self) -> &'static [&'static str] {
         match self {
-            MachineType::Q35 | MachineType::Microvm => &["-device", "virtio-blk-pci,drive=d2,disable-legacy=on"],
+            MachineType::Q35 | MachineType::Microvm => {
+                &["-device", "virtio-blk-pci,drive=d2,disable-legacy=on,write-cache=on"]
+            }
             MachineType::MicrovmMmio => &[
                 "-global",
                 "virtio-mmio.force-legacy=false",
                 "-device",
-                "virtio-blk-device,drive=d2,bus=virtio-mmio-bus.3",
+                "virtio-blk-device,drive=d2,bus=virtio-mmio-bus.3,write-cache=on",
             ],
         }
     }
@@ -200,6 +202,32 @@ impl Forward {
     }
 }
 
+/// A file of the host that is a disk of the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    pub file: PathBuf,
+    pub is_read_only: bool,
+}
+
+impl Drive {
+    /// The emulator's node `d2`: a raw image whose file it locks. The guest's disk has a cache that
+    /// the guest flushes; `no-flush`, which would make nothing of that, is off whatever the
+    /// emulator's defaults are.
+    fn node(&self) -> String {
+        let Drive { file, is_read_only } = self;
+        let cache = serde_json::json!({ "direct": false, "no-flush": false });
+        let file = serde_json::json!({
+            "driver": "file", "filename": file.to_string_lossy(), "locking": "on", "read-only": is_read_only, "cache": cache,
+            "discard": "unmap",
+        });
+        let node = serde_json::json!({
+            "driver": "raw", "node-name": "d2", "file": file, "read-only": is_read_only, "cache": cache,
+            "discard": "unmap",
+        });
+        node.to_string()
+    }
+}
+
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -239,8 +267,8 @@ pub struct Machine {
     pub disk_bytes: u64,
     /// Has a disk that a block server serves at this local socket (`block`), with PCI only.
     pub block: Option<PathBuf>,
-    /// Has a disk with the bytes of this file.
-    pub drive: Option<PathBuf>,
+    /// Has a disk with the bytes of a file.
+    pub drive: Option<Drive>,
     /// Socket at which the emulator takes commands (QMP).
     pub commands: Option<PathBuf>,
     /// Stay before the first instruction.
@@ -400,8 +428,8 @@ impl Machine {
             ]);
             add(&["-device", "virtio-blk-pci,drive=d1,disable-legacy=on"]);
         }
-        if let Some(path) = &self.drive {
-            add(&["-drive", &format!("file={},if=none,id=d2,format=raw,discard=unmap", path.display())]);
+        if let Some(drive) = &self.drive {
+            add(&["-blockdev", &drive.node()]);
             add(self.machine.drive());
         }
         if let Some(path) = &self.commands {
@@ -503,6 +531,23 @@ mod tests {
         let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
         machine.socket = Some(Arc::new(end.into()));
         assert!(machine.arguments().contains(&"stream,id=n0,server=off,addr.type=fd,addr.str=3".to_owned()));
+    }
+
+    #[test]
+    fn a_disk_is_locked_and_its_flushes_count() {
+        for (kind, device) in [(MachineType::Q35, "virtio-blk-pci"), (MachineType::MicrovmMmio, "virtio-blk-device")] {
+            let drive = Drive { file: "/a,b:c".into(), is_read_only: true };
+            let machine = Machine { drive: Some(drive), ..Machine::new(kind, 1, Accelerator::Tcg) };
+            let words = machine.arguments();
+            let behind = |option: &str| words.iter().skip_while(|word| *word != option).nth(1).unwrap().as_str();
+            let node: serde_json::Value = serde_json::from_str(behind("-blockdev")).unwrap();
+            assert_eq!((&node["file"]["filename"], &node["file"]["locking"]), (&"/a,b:c".into(), &"on".into()));
+            for part in [&node, &node["file"]] {
+                assert_eq!((&part["cache"]["no-flush"], &part["read-only"]), (&false.into(), &true.into()));
+            }
+            let device = words.iter().find(|word| word.starts_with(device)).unwrap();
+            assert!(device.contains("drive=d2") && device.contains("write-cache=on"), "{device}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and
 //! connects console and control.
 
-use crate::host::disk::DiskOption;
+use crate::host::disk::{Disk, DiskOption};
 use crate::host::size::parse_memory;
 use crate::host::{place, terminal};
+use crate::image::description::Part;
 use crate::image::environment;
 use crate::image::machine_type::MachineType;
 use crate::image::origin::Origin;
@@ -12,7 +13,7 @@ use crate::image::{build, container, description, disk_image, symbols};
 use crate::machine::accelerator::{self, AccelChoice};
 use crate::machine::console_filter::{ConsoleFilter, Detail};
 use crate::machine::control;
-use crate::machine::emulator::{Forward, Machine, Protocol};
+use crate::machine::emulator::{Drive, Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
 use crate::machine::streams::{self, Streams};
 use anyhow::{Context, Result, bail};
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use system::Run;
+use system::{Mount, Run, System};
 
 /// How often a waiting tool looks whether Ctrl-C was pressed.
 const WAKE_EVERY: Duration = Duration::from_millis(50);
@@ -123,7 +124,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
     // Declared before the machine and the guest, so it ends after them.
     let _passt;
-    let (mut machine, origin) = prepare(options, &archive)?;
+    let Prepared { mut machine, origin, disk } = prepare(options, &archive)?;
     machine.check()?;
     let (accelerator, reason) = accelerator::choose(options.accel);
     machine.accelerator = accelerator;
@@ -143,13 +144,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             ),
         }
     }
+    // Nobody else of us has it until the guest has ended.
+    let disk = disk.map(Disk::made).transpose()?;
     let is_carried = has_console_device(options)?;
     let held = if is_carried { Some(streams::hold_signals()?) } else { None };
     let streams = if is_carried { Some(Streams::open()?) } else { None };
     machine.streams = streams.as_ref().map(Streams::descriptors).unwrap_or_default();
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if !options.quiet {
-        eprintln!("pelago: {}", start(options, &machine, &reason));
+        eprintln!("pelago: {}", start(options, &machine, &reason, disk.as_ref()));
     }
     if let Some(port) = options.gdb {
         eprintln!(
@@ -198,7 +201,7 @@ fn ended(status: u8, options: &Options, origin: Option<&Origin>) -> ExitCode {
 }
 
 /// The line that says what was started.
-fn start(options: &Options, machine: &Machine, reason: &str) -> String {
+fn start(options: &Options, machine: &Machine, reason: &str, disk: Option<&Disk>) -> String {
     let ports: Vec<_> = machine
         .forwards
         .iter()
@@ -211,14 +214,16 @@ fn start(options: &Options, machine: &Machine, reason: &str) -> String {
     let what = options.program.first().map_or("no program given, so it serves its own page", String::as_str);
     let (cpus, mib, by) = (machine.cpus, machine.memory_bytes >> 20, machine.accelerator.name());
     let ports = if ports.is_empty() { String::new() } else { format!("; {}", ports.join(", ")) };
-    format!("{what}; {cpus} cores, {mib} MiB, {by} ({reason}){ports}")
+    let disk = disk.map(|disk| format!("; {}", disk.in_words())).unwrap_or_default();
+    format!("{what}; {cpus} cores, {mib} MiB, {by} ({reason}){ports}{disk}")
 }
 
 /// Does somebody in the system serve the streams' device?
 fn has_console_device(options: &Options) -> Result<bool> {
-    let path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
-    let system = description::load(&path)?;
-    Ok(system.components.iter().any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
+    Ok(system(options)?
+        .components
+        .iter()
+        .any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
 }
 
 /// Ends the emulator that has this process id, ours: for an end out of any order.
@@ -259,22 +264,29 @@ fn relay_system(
 
 /// Makes a disk image of what `run` with these options would boot (`./pelago build --image`).
 pub fn image(options: &Options) -> Result<ExitCode> {
+    if let Some(disk) = &options.disk {
+        bail!("--disk {}: an image has no disk but the one it is on; leave --disk out", disk.file.display());
+    }
     let archive = place::out().join("boot.archive");
-    let (machine, _) = prepare(options, &archive)?;
+    let Prepared { machine, .. } = prepare(options, &archive)?;
     let path = place::out().join("pelago.iso");
     disk_image::make(&archive, &machine.command_line, &path)?;
     println!("{}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds what changed and writes the archive. Gives of a program of this machine where it came
-/// from.
-fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine, Option<Origin>)> {
-    let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
-    let system = description::placed(description::load(&system_path)?, options.machine);
-    if let Some(disk) = &options.disk {
-        refuse(disk)?;
-    }
+/// What is to be booted.
+struct Prepared {
+    machine: Machine,
+    /// Of a program of this machine, where it came from.
+    origin: Option<Origin>,
+    disk: Option<Disk>,
+}
+
+/// Looks at what was asked for, builds what changed and writes the archive.
+fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Prepared> {
+    let system = system(options)?;
+    let disk = options.disk.as_ref().map(DiskOption::check).transpose()?;
     let mut root = crate::image::archive::Archive::default();
     match &options.rootfs {
         Some(folder) => container::add(&mut root, folder)?,
@@ -291,6 +303,7 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
     }
     let mut run = Run { working_directory: options.workdir.clone(), environment, ..Run::default() };
     (run.terminals, run.window) = (streams::terminals(), streams::window());
+    run.mount = options.disk.as_ref().map(|disk| Mount { path: disk.path.clone(), is_read_only: disk.is_read_only });
     if let Some((name, arguments)) = options.program.split_first() {
         run.arguments.push(match options.rootfs {
             Some(_) => container::find_program(&root, name, &path, &options.workdir)?,
@@ -318,19 +331,30 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
         forwards,
         gdb: options.gdb,
         pcap: options.pcap.clone(),
+        drive: options.disk.as_ref().map(drive).transpose()?,
         ..Machine::new(options.machine, options.cpus, crate::machine::emulator::Accelerator::Tcg)
     };
-    Ok((machine, program.map(|program| Origin { files: archive, program })))
+    Ok(Prepared { machine, origin: program.map(|program| Origin { files: archive, program }), disk })
 }
 
-/// A disk is looked at as if it were used, and then refused.
-fn refuse(option: &DiskOption) -> Result<()> {
-    let disk = option.check()?;
-    let (file, holds, mib) = (option.file.display(), disk.content.name(), disk.bytes >> 20);
-    bail!(
-        "--disk {file}: it would be a disk of {mib} MiB at {} that holds {holds}, but this system has no driver for disks yet; leave --disk out",
-        option.path
-    )
+/// The emulator's drive. Another folder may be the current one when a printed command is run.
+fn drive(disk: &DiskOption) -> Result<Drive> {
+    let file = std::path::absolute(&disk.file).with_context(|| format!("--disk {}", disk.file.display()))?;
+    Ok(Drive { file, is_read_only: disk.is_read_only })
+}
+
+/// The system's description for what was asked for.
+fn system(options: &Options) -> Result<System> {
+    let path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
+    let parts: &[Part] = if options.disk.is_some() { &[Part::Disk] } else { &[] };
+    let system = description::load_with(&path, parts)?;
+    let drives = |kind: &String| kind == "virtio-blk";
+    if let Some(disk) = &options.disk
+        && !system.components.iter().any(|component| component.devices.iter().any(drives))
+    {
+        bail!("--disk {}: the system of {} has no use for a disk; leave one out", disk.file.display(), path.display());
+    }
+    Ok(description::placed(system, options.machine))
 }
 
 /// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal
@@ -461,7 +485,7 @@ mod tests {
         assert_eq!(options.program, ["httpd", "-f", "--bogus"]);
         let mut machine = Machine::new(MachineType::Q35, 2, crate::machine::emulator::Accelerator::Tcg);
         machine.forwards = options.publish.clone();
-        let line = start(&options, &machine, "as was asked");
+        let line = start(&options, &machine, "as was asked", None);
         assert!(line.starts_with("httpd; 2 cores, 512 MiB") && line.contains("http://localhost:8080/"), "{line}");
         let bogus = run(&parse(&["run", "--bogus", "busybox"]).unwrap()).unwrap_err().to_string();
         assert!(bogus.contains("no option --bogus"), "{bogus}");
@@ -469,23 +493,25 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_looked_at_and_refused() {
+    fn a_disk_is_looked_at_before_anything_is_built() {
         let folder = tempfile::tempdir().unwrap();
-        let told = |rest: &str| {
+        let options = |rest: &str, system: &str| {
             let option = folder.path().join(rest).display().to_string();
-            let parsed = <Options as clap::Args>::augment_args(clap::Command::new("run"))
-                .try_get_matches_from(["run", "--disk", &option, "busybox"]);
-            let options = match parsed {
-                Ok(found) => <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap(),
-                Err(error) => return error.to_string(),
-            };
+            let system = place::root().join("system").join(system).display().to_string();
+            <Options as clap::Args>::augment_args(clap::Command::new("run"))
+                .try_get_matches_from(["run", "--system", &system, "--disk", &option, "busybox"])
+                .map(|found| <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap())
+        };
+        assert!(options("new.img,size=1", "default.toml").unwrap_err().to_string().contains("the least is 64M"));
+        let told = |rest: &str, system: &str| {
+            let options = options(rest, system).unwrap();
             prepare(&options, &folder.path().join("archive")).map(drop).unwrap_err().to_string()
         };
-        assert!(told("new.img,size=1").contains("the least is 64M"));
-        assert!(told("new.img").contains("add ,size=4G"));
-        let said = told("new.img:/keep,size=64M");
-        assert!(said.contains("64 MiB at /keep that holds nothing yet") && said.contains("no driver"), "{said}");
-        assert!(!folder.path().join("new.img").exists());
+        assert!(told("new.img", "default.toml").contains("add ,size=4G"));
+        assert!(told("new.img", "conform.toml").contains("has no use for a disk"));
+        assert!(!folder.path().join("archive").exists());
+        let said = image(&options("new.img", "default.toml").unwrap()).unwrap_err().to_string();
+        assert!(said.contains("leave --disk out"), "{said}");
     }
 
     #[test]

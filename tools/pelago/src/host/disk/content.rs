@@ -4,26 +4,17 @@
 //! that nothing of anybody's is overwritten. Whether what was recognised is whole is for those to
 //! find out who read it.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
+use ext4::{BLOCK_BYTES, Block, Blocks, Refusal, Stop, Volume};
 
 /// So much has to be zero for a disk to count as empty, bytes.
 pub const START_BYTES: u64 = 1 << 20;
-/// ext4's first superblock (Linux, Documentation/filesystems/ext4/super.rst).
-const SUPERBLOCK: usize = 1024;
+/// The magic number of ext2 to ext4, and where it is.
 const EXT_MAGIC: [u8; 2] = 0xef53u16.to_le_bytes();
-/// Places in it: the two halves of the number of blocks, the size of one, features that a reader
-/// must know.
-const BLOCKS_LOW: usize = SUPERBLOCK + 0x4;
-const BLOCK_SIZE: usize = SUPERBLOCK + 0x18;
-const MAGIC: usize = SUPERBLOCK + 0x38;
-const INCOMPATIBLE: usize = SUPERBLOCK + 0x60;
-const BLOCKS_HIGH: usize = SUPERBLOCK + 0x150;
-/// Features: what ext2 and ext3 never have, and 64-bit numbers of blocks.
+const MAGIC: usize = 1024 + 0x38;
+/// Features that a reader must know, and the one that ext2 and ext3 never have.
+const INCOMPATIBLE: usize = 1024 + 0x60;
 const EXTENTS: u32 = 0x40;
-const MANY_BLOCKS: u32 = 0x80;
-/// Blocks of 4 KiB: 1 KiB shifted by this.
-const BLOCK_SHIFT: u32 = 2;
-const BLOCK_BYTES: u64 = 4096;
 /// LUKS's header, and its version behind it (LUKS2 On-Disk Format Specification, section 2.1).
 const LUKS_MAGIC: &[u8] = b"LUKS\xba\xbe";
 const LUKS_VERSION: u16 = 2;
@@ -43,16 +34,23 @@ const NEW: &str = "name a new file, with size=";
 pub enum Content {
     /// Zeros, as far as it was looked at.
     Empty,
-    Ext4,
+    Ext4(Ext4),
     Luks2,
 }
 
+/// What is known of an ext4 file system that ours reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ext4 {
+    /// It was in use when its machine ended: what is in its journal is to be written first.
+    pub needs_recovery: bool,
+}
+
 impl Content {
-    /// In words, behind "holds".
+    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Content::Empty => "nothing yet",
-            Content::Ext4 => "an ext4 file system",
+            Content::Ext4(_) => "an ext4 file system",
             Content::Luks2 => "an encrypted volume (LUKS2)",
         }
     }
@@ -73,7 +71,7 @@ pub fn recognise(start: &[u8], bytes: u64) -> Result<Content> {
         return Ok(Content::Luks2);
     }
     if start.get(MAGIC..MAGIC + EXT_MAGIC.len()) == Some(&EXT_MAGIC) {
-        return ext4(start, bytes).map(|()| Content::Ext4);
+        return ext4(start, bytes).map(Content::Ext4);
     }
     for (at, magic, name, remedy) in OTHERS {
         ensure!(start.get(at..at + magic.len()) != Some(magic), "it holds {name}; {remedy}");
@@ -81,18 +79,44 @@ pub fn recognise(start: &[u8], bytes: u64) -> Result<Content> {
     bail!("it holds something that is neither ext4 nor LUKS2, and nothing is overwritten here; {NEW}");
 }
 
-fn ext4(start: &[u8], bytes: u64) -> Result<()> {
-    let number = |at: usize| start.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_le_bytes(*four));
-    let features = number(INCOMPATIBLE);
+/// Block 0 of a volume, and nothing else.
+struct First<'a>(&'a Block);
+
+impl Blocks for First<'_> {
+    fn block(&self, number: u64) -> Option<&Block> {
+        (number == 0).then_some(self.0)
+    }
+}
+
+/// As the guest's own code recognises it.
+fn ext4(start: &[u8], bytes: u64) -> Result<Ext4> {
+    let features = start.get(INCOMPATIBLE..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_le_bytes(*four));
     ensure!(features & EXTENTS != 0, "it holds an ext2 or ext3 file system, which we do not read; {NEW}");
-    ensure!(number(BLOCK_SIZE) == BLOCK_SHIFT, "its ext4 has other blocks than of 4 KiB; {NEW}, or mkfs.ext4 -b 4096");
-    let high = if features & MANY_BLOCKS != 0 { number(BLOCKS_HIGH) } else { 0 };
-    let needed = (u64::from(high) << 32 | u64::from(number(BLOCKS_LOW))).checked_mul(BLOCK_BYTES);
-    ensure!(
-        needed.is_some_and(|needed| needed <= bytes),
-        "its ext4 is larger than the file, whose end is missing; copy it again, or shrink it first: resize2fs"
-    );
-    Ok(())
+    let Some(block) = start.first_chunk() else { bail!("its ext4 ends within its first block; {NEW}") };
+    match Volume::open(&First(block), bytes / BLOCK_BYTES as u64) {
+        Ok(volume) => Ok(Ext4 { needs_recovery: volume.geometry().needs_recovery }),
+        Err(Stop::Failed(error)) => Err(why_not(error)),
+        Err(Stop::Need(number)) => bail!("its ext4 is told only by its block {number}; {NEW}"),
+    }
+}
+
+/// In words, with what to do.
+fn why_not(error: ext4::Error) -> anyhow::Error {
+    let ext4::Error::Refused(refusal) = error else {
+        return anyhow!("its ext4 is damaged ({error}); look at a copy: e2fsck -f");
+    };
+    let remedy = match refusal {
+        Refusal::Device { .. } => {
+            return anyhow!(
+                "its ext4 is larger than the file, whose end is missing; copy it again, or shrink it first: resize2fs"
+            );
+        }
+        Refusal::Has(feature) => format!("mkfs.ext4 -O ^{feature}"),
+        Refusal::Lacks(feature) => format!("mkfs.ext4 -O {feature}"),
+        Refusal::Size(..) => "mkfs.ext4 -b 4096".into(),
+        Refusal::Unknown(..) => NEW.into(),
+    };
+    anyhow!("its ext4 {refusal}; make one without that, and copy the files: {remedy}")
 }
 
 #[cfg(test)]
@@ -117,28 +141,47 @@ mod tests {
 
     #[test]
     fn ours_are_recognised() {
-        let four = |number: u32| number.to_le_bytes();
-        let ext = |blocks: u32, high: u32, shift: u32, features: u32| {
-            let magic: (usize, &[u8]) = (MAGIC, &EXT_MAGIC);
-            let numbers = [four(blocks), four(shift), four(features), four(high)];
-            let at = [BLOCKS_LOW, BLOCK_SIZE, INCOMPATIBLE, BLOCKS_HIGH];
-            let parts: Vec<(usize, &[u8])> = at.into_iter().zip(numbers.iter().map(|four| &four[..])).collect();
-            told(&[&parts[..], &[magic]].concat())
-        };
-        assert_eq!(ext(16384, 0, 2, EXTENTS), Content::Ext4.name());
-        // Without the feature the high half is not one.
-        assert_eq!(ext(16384, 1, 2, EXTENTS), Content::Ext4.name());
-        for (said, words) in [
-            (ext(16384, 1, 2, EXTENTS | MANY_BLOCKS), "larger than the file"),
-            (ext(16385, 0, 2, EXTENTS), "larger than the file"),
-            (ext(16384, 0, 0, EXTENTS), "other blocks"),
-            (ext(16384, 0, 2, 0), "ext2 or ext3"),
-        ] {
-            assert!(said.contains(words), "{said}");
-        }
         assert_eq!(told(&[(0, b"LUKS\xba\xbe\0\x02")]), Content::Luks2.name());
         assert!(told(&[(0, b"LUKS\xba\xbe\0\x01")]).contains("LUKS1"));
         assert_eq!(told(&[]), Content::Empty.name());
+    }
+
+    /// A volume of this machine's mkfs.ext4, by its first bytes; none where there is no such
+    /// program.
+    fn made(options: &[&str], bytes: u64, change: impl FnOnce(&mut Vec<u8>)) -> Option<Result<Content>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(BYTES).unwrap();
+        let mut command = std::process::Command::new(crate::host::path::find_of_root("mkfs.ext4")?);
+        command.args(["-q", "-F"]).args(options).arg(file.path());
+        assert!(crate::host::child::status(&mut command, crate::host::child::SHORT).unwrap().success());
+        let mut start = crate::host::files::read_start(file.path(), START_BYTES).unwrap();
+        change(&mut start);
+        Some(recognise(&start, bytes))
+    }
+
+    /// What of a volume is not supported is told by its name, with how to make another: as the
+    /// guest's code has it.
+    #[test]
+    fn volumes_of_this_machine_are_recognised_or_refused_by_name() {
+        const PLAIN: [&str; 2] = ["-b", "4096"];
+        let Some(ours) = made(&PLAIN, BYTES, |_| ()) else { return };
+        assert_eq!(ours.unwrap(), Content::Ext4(Ext4 { needs_recovery: false }));
+        let with = |feature| [&PLAIN[..], &["-O", feature]].concat();
+        for (options, words) in [
+            (vec!["-b", "1024"], "log_block_size is 0, which is not supported"),
+            (with("^metadata_csum"), "lacks the feature metadata_csum"),
+            (with("inline_data"), "has the feature inline_data"),
+            (with("encrypt"), "mkfs.ext4 -O ^encrypt"),
+            (with("^has_journal"), "mkfs.ext4 -O has_journal"),
+            (vec!["-b", "4096", "-t", "ext3"], "ext2 or ext3"),
+        ] {
+            let said = made(&options, BYTES, |_| ()).unwrap().unwrap_err().to_string();
+            assert!(said.contains(words), "{options:?}: {said}");
+        }
+        let damaged = |start: &mut Vec<u8>| start[1024 + 0x78] ^= 1;
+        assert!(made(&PLAIN, BYTES, damaged).unwrap().unwrap_err().to_string().contains("is damaged"));
+        let short = made(&PLAIN, BYTES - 4096, |_| ()).unwrap().unwrap_err().to_string();
+        assert!(short.contains("larger than the file"), "{short}");
     }
 
     #[test]
@@ -152,19 +195,6 @@ mod tests {
         }
         // A damaged header is nothing to be formatted either.
         assert!(told(&[(1, b"UKS\xba\xbe\0\x02")]).contains("nothing is overwritten"));
-    }
-
-    #[test]
-    fn what_this_machine_makes_is_recognised() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(BYTES).unwrap();
-        let Some(mkfs) = crate::host::path::find_of_root("mkfs.ext4") else { return };
-        let mut command = std::process::Command::new(mkfs);
-        command.args(["-q", "-F", "-b", "4096"]).arg(file.path());
-        assert!(crate::host::child::status(&mut command, crate::host::child::SHORT).unwrap().success());
-        let start = crate::host::files::read_start(file.path(), START_BYTES).unwrap();
-        assert_eq!(recognise(&start, BYTES).unwrap(), Content::Ext4);
-        assert!(recognise(&start, BYTES - BLOCK_BYTES).is_err());
     }
 
     proptest! {

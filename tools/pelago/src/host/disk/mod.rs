@@ -1,13 +1,13 @@
 //! What `--disk` says, and whether it can be done, found out before anything is booted: a file of
 //! this machine that is to be a disk of the guest, and where its files are to be there.
 //!
-//! Every error names the option and what to do. Nothing is written but a new file of zeros, and no
-//! file is given out that somebody else uses.
+//! Every error names the option and what to do. Nothing is written but a new file, and no file is
+//! given out that somebody else uses.
 
 mod content;
 mod lock;
 
-pub use content::Content;
+pub use content::{Content, Ext4};
 
 use crate::host::size::parse_size;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -101,33 +101,43 @@ fn fits(bytes: u64) -> Result<()> {
 /// A disk that can be had.
 #[derive(Debug)]
 pub struct Disk {
+    option: DiskOption,
     pub content: Content,
     pub bytes: u64,
     /// None: it is still to be made. As long as it is open nobody else of us has it.
     file: Option<File>,
 }
 
+impl Disk {
+    /// Makes the file if there is none, of zeros that take no room.
+    pub fn made(mut self) -> Result<Disk> {
+        if self.file.is_none() {
+            let file = self.make().map_err(|error| self.option.error(&error.context("it cannot be made")))?;
+            self.file = Some(file);
+        }
+        Ok(self)
+    }
+
+    /// What it is, and where its files are in the guest.
+    pub fn in_words(&self) -> String {
+        let (file, path, mib) = (self.option.file.display(), &self.option.path, self.bytes >> 20);
+        let only = if self.option.is_read_only { ", to be read only" } else { "" };
+        format!("{file}, {} of {mib} MiB, is {path}{only}", self.content.name())
+    }
+
+    fn make(&self) -> Result<File> {
+        let file = File::options().read(true).write(true).create_new(true).open(&self.option.file)?;
+        lock::take(&file, self.option.is_read_only)?;
+        file.set_len(self.bytes)?;
+        Ok(file)
+    }
+}
+
 impl DiskOption {
     /// Finds out whether it can be had, and takes it if it is there. Nothing is written.
     pub fn check(&self) -> Result<Disk> {
-        self.look().map_err(|error| self.error(&error))
-    }
-
-    /// As [`check`](Self::check); a missing file is made, of zeros that take no room.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the next part of the disk's work is who boots with it"))]
-    pub fn open(&self) -> Result<Disk> {
-        let disk = self.check()?;
-        if disk.file.is_some() {
-            return Ok(disk);
-        }
-        let make = || -> Result<File> {
-            let file = File::options().read(true).write(true).create_new(true).open(&self.file)?;
-            lock::take(&file, self.is_read_only)?;
-            file.set_len(disk.bytes)?;
-            Ok(file)
-        };
-        let file = make().map_err(|error| self.error(&error.context("it cannot be made")))?;
-        Ok(Disk { file: Some(file), ..disk })
+        let disk = self.look().and_then(|disk| self.is_possible(disk.content).map(|()| disk));
+        disk.map_err(|error| self.error(&error))
     }
 
     fn error(&self, error: &anyhow::Error) -> anyhow::Error {
@@ -153,7 +163,7 @@ impl DiskOption {
         (&file).take(content::START_BYTES).read_to_end(&mut start).context("it cannot be read")?;
         let content = content::recognise(&start, data.len())?;
         self.fits_content(content)?;
-        Ok(Disk { content, bytes: data.len(), file: Some(file) })
+        Ok(Disk { option: self.clone(), content, bytes: data.len(), file: Some(file) })
     }
 
     fn to_be_made(&self) -> Result<Disk> {
@@ -161,18 +171,38 @@ impl DiskOption {
         self.fits_content(Content::Empty)?;
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         ensure!(folder.is_dir(), "there is no folder {}; make it: mkdir -p", folder.display());
-        Ok(Disk { content: Content::Empty, bytes, file: None })
+        Ok(Disk { option: self.clone(), content: Content::Empty, bytes, file: None })
     }
 
-    /// Key and content fit each other.
+    /// What is on it can be used as it was asked for.
     fn fits_content(&self, content: Content) -> Result<()> {
         match content {
             Content::Empty => {
                 ensure!(!self.is_read_only, "there is nothing on it to read; leave ,ro out, and it is formatted");
             }
-            Content::Ext4 => ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file"),
+            Content::Ext4(Ext4 { needs_recovery }) => {
+                ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file");
+                ensure!(
+                    !needs_recovery || !self.is_read_only,
+                    "its journal has to be written to its places before it can be read; do that: e2fsck -p"
+                );
+            }
             Content::Luks2 => ensure!(self.key.is_some(), "it is encrypted; add ,key=FILE with the file of its key"),
         }
+        Ok(())
+    }
+
+    /// What the system cannot do with a disk yet.
+    fn is_possible(&self, content: Content) -> Result<()> {
+        ensure!(
+            self.key.is_none() && content != Content::Luks2,
+            "encrypted disks cannot be opened or made yet; name another file, without key="
+        );
+        ensure!(
+            content != Content::Empty,
+            "there is nothing on it, and it cannot be formatted yet; on this machine it can: mkfs.ext4 -b 4096"
+        );
+        ensure!(self.is_read_only, "disks can only be read yet; add ,ro");
         Ok(())
     }
 }
@@ -251,16 +281,16 @@ mod tests {
             path
         }
 
-        /// Opens `name` in the folder with those options; content and size, or what is said.
+        fn option(&self, rest: &str) -> DiskOption {
+            let folder = self.0.path().display().to_string();
+            option(&format!("{folder}/{rest}").replace("key=", &format!("key={folder}/")))
+        }
+
+        /// Opens `name` in the folder with those options, as if all were possible; content and
+        /// size, or what is said.
         fn open(&self, rest: &str) -> Result<(Content, u64), String> {
-            let text = self
-                .0
-                .path()
-                .join(rest)
-                .display()
-                .to_string()
-                .replace("key=", &format!("key={}/", self.0.path().display()));
-            match option(&text).open() {
+            let option = self.option(rest);
+            match option.look().map_err(|error| option.error(&error)).and_then(Disk::made) {
                 Ok(disk) => Ok((disk.content, disk.bytes)),
                 Err(error) => Err(format!("{error:#}")),
             }
@@ -279,7 +309,7 @@ mod tests {
         files.says("none/new.img,size=64M", "mkdir -p");
         files.says("new.img,size=64M,ro", "leave ,ro out");
         files.says("new.img,size=64M,key=none", "the key");
-        let checked = option(&files.0.path().join("new.img,size=4G").display().to_string()).check().unwrap();
+        let checked = files.option("new.img,size=4G").look().unwrap();
         assert_eq!((checked.content, checked.bytes), (Content::Empty, 4 << 30));
         assert!(!files.0.path().join("new.img").exists());
         assert_eq!(files.open("new.img,size=4G"), Ok((Content::Empty, 4 << 30)));
@@ -307,8 +337,8 @@ mod tests {
         let notes = files.file("notes", BYTES_MIN, b"Dear diary");
         files.says("notes", "nothing is overwritten");
         assert!(std::fs::read(notes).unwrap().starts_with(b"Dear diary"));
-        let locked = files.file("locked", BYTES_MIN, b"");
-        let _holder = option(&locked.display().to_string()).open().unwrap();
+        files.file("locked", BYTES_MIN, b"");
+        let _holder = files.option("locked").look().unwrap();
         files.says("locked", "another ./pelago run");
     }
 
@@ -329,6 +359,35 @@ mod tests {
         rights(0o444);
         assert!(files.open("disk,key=key,ro").is_ok());
         assert_eq!(files.open("disk,key=key").is_ok(), nix::unistd::geteuid().is_root());
+    }
+
+    /// Each of these goes when the system can do it.
+    #[test]
+    fn what_is_not_possible_yet_is_told() {
+        let files = Files(tempfile::tempdir().unwrap());
+        files.file("key", 32, b"");
+        files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
+        files.file("empty", BYTES_MIN, b"");
+        for (rest, words) in [
+            ("secret,key=key", "without key="),
+            ("new.img,size=64M,key=key", "without key="),
+            ("new.img,size=64M", "cannot be formatted yet"),
+            ("empty", "cannot be formatted yet"),
+        ] {
+            let said = files.option(rest).check().unwrap_err().to_string();
+            assert!(said.starts_with("--disk ") && said.contains(words), "{rest}: {said}");
+        }
+        assert!(!files.0.path().join("new.img").exists());
+        let Some(mkfs) = crate::host::path::find_of_root("mkfs.ext4") else { return };
+        let volume = files.file("volume", BYTES_MIN, b"");
+        let mut command = std::process::Command::new(mkfs);
+        let status =
+            crate::host::child::status(command.args(["-q", "-b", "4096"]).arg(volume), crate::host::child::SHORT);
+        assert!(status.unwrap().success());
+        assert!(files.option("volume").check().unwrap_err().to_string().contains("add ,ro"));
+        let disk = files.option("volume:/keep,ro").check().unwrap();
+        let said = disk.in_words();
+        assert!(said.ends_with("volume, an ext4 file system of 64 MiB, is /keep, to be read only"), "{said}");
     }
 
     #[test]

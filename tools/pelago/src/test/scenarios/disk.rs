@@ -8,6 +8,7 @@
 use crate::host::place;
 use crate::image::description;
 use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
@@ -61,7 +62,7 @@ fn boot(bench: &Bench, machine: MachineType, cpus: u32, image: Option<&Path>, wo
     let system = description::load(&place::root().join("system").join(SYSTEM))?;
     bench.boot_system(&system, machine, cpus, &[], |_, machine| {
         machine.has_card = false;
-        machine.drive = image.map(Path::to_path_buf);
+        machine.drive = image.map(|image| Drive { file: image.to_owned(), is_read_only: false });
         machine.command_line.extend(words.iter().map(|word| (*word).to_owned()));
         Ok(())
     })
