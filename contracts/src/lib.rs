@@ -26,6 +26,7 @@ pub mod packets;
 pub mod process;
 pub mod sockets;
 pub mod spawn;
+pub mod storage;
 pub mod supervisor;
 #[cfg(not(target_os = "none"))]
 pub mod testing;

@@ -14,6 +14,7 @@ use core::future::Future;
 use abi::ObjectType;
 use contracts::lookup::{CacheCounters, LookupClient, LookupError};
 use contracts::names::Named;
+use contracts::storage::StorageClient;
 use contracts::supervisor::{
     Chaos, ComponentLine, CoreLine, CoreRuns, DispatcherLine, DispatcherState, Place, Recovery, SupervisorClient,
     SupervisorError,
@@ -21,6 +22,7 @@ use contracts::supervisor::{
 use runtime::timeout;
 
 use crate::control::{Command, HELP};
+use crate::ending::put_away;
 use crate::service::Console;
 
 /// How long a command may take, in nanoseconds: the supervisor's own limit is 10 s, and the host
@@ -40,6 +42,8 @@ pub struct Commands {
     pub supervisor: Box<dyn Fn() -> Option<SupervisorClient>>,
     /// This core's name cache, if it is wired.
     pub lookup: Box<dyn Fn() -> Option<LookupClient>>,
+    /// Who keeps data beyond the machine's end, by name.
+    pub storages: Box<dyn Fn() -> Vec<(String, StorageClient)>>,
     /// Ends the machine; returns why it does not.
     pub power_off: Box<dyn Fn() -> String>,
 }
@@ -52,7 +56,10 @@ impl Commands {
     pub async fn run(&self, line: &str) -> Answer {
         match Command::parse(line)? {
             Command::Help => Ok((HELP.iter().map(|line| line.to_string()).collect(), "that is all".into())),
-            Command::PowerOff => Err((self.power_off)()),
+            Command::PowerOff => {
+                put_away((self.storages)()).await.iter().for_each(|problem| runtime::log!("{problem}"));
+                Err((self.power_off)())
+            }
             Command::Components { dispatchers: false } => within(components(&self.supervisor()?)).await,
             Command::Components { dispatchers: true } => within(dispatchers(&self.supervisor()?)).await,
             Command::Cores => within(cores(&self.supervisor()?)).await,

@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod commands;
 pub mod control;
 pub mod description;
+pub mod ending;
 pub mod input;
 pub mod output;
 pub mod record;

@@ -19,6 +19,7 @@ use abi::Handle;
 use abi::start::Entrance;
 use channel::Bulk;
 use console_core::commands::Commands;
+use console_core::ending::put_away;
 use console_core::record::{Kept, RECORD_BYTES, REGION, Request};
 use console_core::service::{Console, Outside};
 use console_core::settings::Settings;
@@ -78,9 +79,11 @@ async fn component(start: Start) {
     }
     let console = Rc::new(console);
     let (wiring, monitor, power) = (start.clone(), start.clone(), start.capability("power"));
+    let keepers = start.clone();
     let commands = Rc::new(Commands {
         supervisor: Box::new(move || wiring.client("supervisor").ok()),
         lookup: Box::new(move || monitor.client("monitor").ok()),
+        storages: Box::new(move || keepers.clients()),
         power_off: Box::new(move || power_off(power)),
     });
     runtime::spawn(console.clone().send_signals());
@@ -160,7 +163,7 @@ async fn hear(claim: Claim, console: Rc<Console>) {
     }
 }
 
-/// Ends the machine with the first program, when all that it wrote has left.
+/// Ends the machine with the first program, when all that it wrote is kept or has left.
 async fn end(start: Start, console: Rc<Console>) {
     let Ok(process) = start.client::<ProcessClient>("process") else { return };
     let how = loop {
@@ -169,6 +172,7 @@ async fn end(start: Start, console: Rc<Console>) {
             Err(_) => runtime::sleep(PAUSE_NS).await,
         }
     };
+    put_away(start.clients()).await.iter().for_each(|problem| runtime::log!("{problem}"));
     console.finish(how).await;
     if let Some(power) = start.capability("power") {
         let error = sys::power_off(power, how.shell_status().into());

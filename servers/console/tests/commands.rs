@@ -1,13 +1,16 @@
 //! Commands against a supervisor that answers, one that does not, and none.
 #![allow(missing_docs)]
 
+use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
 
 use channel::{Layout, Peer};
 use console_core::commands::{Commands, LIMIT_NS};
+use console_core::ending::put_away;
 use contracts::lookup::{CacheCounters, LookupClient, LookupError, LookupServer, serve_lookup};
 use contracts::names::Named;
+use contracts::storage::{CLOSE_LIMIT_NS, StorageClient, StorageError, StorageServer, serve_storage};
 use contracts::supervisor::*;
 
 struct Fake;
@@ -127,6 +130,7 @@ fn commands(wired: bool) -> Commands {
     Commands {
         supervisor: Box::new(move || wired.then(|| client.clone())),
         lookup: Box::new(move || wired.then(|| names.clone())),
+        storages: Box::new(Vec::new),
         power_off: Box::new(|| "not here".into()),
     }
 }
@@ -195,5 +199,50 @@ fn a_silent_or_missing_supervisor_is_an_answer() {
         assert!((LIMIT_NS..LIMIT_NS + 1_000_000_000).contains(&(runtime::now_ns() - before)));
         assert!(commands(false).run("components").await.unwrap_err().contains("no channel"));
         assert!(commands(false).run("names crew").await.unwrap_err().contains("no channel"));
+    });
+}
+
+/// Puts nothing away, is done at once, or fails.
+enum Storage {
+    Silent,
+    Done(Rc<Cell<u32>>),
+    Broken,
+}
+
+impl StorageServer for Storage {
+    async fn close(&self, _: &Peer) -> Result<(), StorageError> {
+        match self {
+            Storage::Silent => pending().await,
+            Storage::Done(times) => times.set(times.get() + 1),
+            Storage::Broken => return Err(StorageError::Io),
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_keeps_data_is_asked_before_the_machine_ends() {
+    let storage = |name: &str, storage: Storage| {
+        let (client, server) = channel::loopback(Layout::default());
+        runtime::spawn(serve_storage(Rc::new(storage), server));
+        (name.to_string(), StorageClient::new(client))
+    };
+    runtime::testing::run(async move {
+        let times = Rc::new(Cell::new(0));
+        let done = vec![storage("a", Storage::Done(times.clone())), storage("b", Storage::Done(times.clone()))];
+        assert!(put_away(done.clone()).await.is_empty());
+        assert_eq!(times.get(), 2);
+        let told = put_away(vec![storage("a", Storage::Broken), done[0].clone()]).await;
+        assert!(told.len() == 1 && told[0].ends_with("a says Server(Io)"), "{told:?}");
+        assert_eq!(times.get(), 3);
+        // The limit is that of all together.
+        let before_ns = runtime::now_ns();
+        let told = put_away(vec![storage("a", Storage::Silent), storage("b", Storage::Silent)]).await;
+        assert!(told.len() == 2 && told[1].contains("b did not put it away within 5 s"), "{told:?}");
+        assert!((CLOSE_LIMIT_NS..CLOSE_LIMIT_NS + 1_000_000_000).contains(&(runtime::now_ns() - before_ns)));
+        // So at the command.
+        let commands = Commands { storages: Box::new(move || done.clone()), ..commands(false) };
+        assert_eq!(commands.run("poweroff").await.unwrap_err(), "not here");
+        assert_eq!(times.get(), 5);
     });
 }
