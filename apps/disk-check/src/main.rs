@@ -1,5 +1,6 @@
 //! Writes patterns to the begin of a disk, flushes, reads them back and compares, round after
-//! round, with many requests at a time. What is wrong it says, and ends.
+//! round, with many requests at a time. What is wrong it says, and ends. Words of the command line
+//! have it do less, for tests of what a disk keeps (`Task`).
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -13,10 +14,11 @@ use alloc::string::String;
 use alloc::vec;
 use channel::CallError;
 use contracts::blocks::{BlocksClient, BlocksError, Disk, Extent, Flushed};
+use contracts::storage::{self, StorageError, StorageServer, serve_storage};
 use core::cell::{Cell, RefCell};
 use disk_check_core::{SECTOR_BYTES, pieces, word};
 use packet::Notify;
-use runtime::{Bulk, Start};
+use runtime::{Bulk, Peer, Start};
 
 /// Requests at a time.
 const WORKERS: u32 = 16;
@@ -24,12 +26,37 @@ const WORKERS: u32 = 16;
 const SECTORS: u64 = 16_384;
 /// Rounds, unless it goes on for ever.
 const ROUNDS: u32 = 4;
-/// Word of the command line: it goes on until the machine ends.
+/// Words of the command line, for [`Task`].
 const FOREVER: &str = "disk-check.forever";
+const KEEP: &str = "disk-check.keep=";
+const LEAVE: &str = "disk-check.leave";
 /// Every so many rounds it has zeros written, if the disk can.
 const ZEROS_EVERY: u32 = 3;
 /// What stands in the data region before a read.
 const NOTHING: u8 = 0xee;
+
+/// What it does.
+enum Task {
+    /// So many rounds: [`ROUNDS`], or all that the machine's life has time for.
+    Rounds(u32),
+    /// So many rounds of writes only; of each it says when it is kept.
+    Keep(u32),
+    /// It writes once, and flushes before the machine ends.
+    Leave,
+}
+
+impl Task {
+    fn of(command_line: &str) -> Task {
+        let is_told = |word| command_line.split(' ').any(|told| told == word);
+        let keep = command_line.split(' ').find_map(|word| word.strip_prefix(KEEP)?.parse().ok());
+        match keep {
+            Some(rounds) => Task::Keep(rounds),
+            None if is_told(LEAVE) => Task::Leave,
+            None if is_told(FOREVER) => Task::Rounds(u32::MAX),
+            None => Task::Rounds(ROUNDS),
+        }
+    }
+}
 
 /// What is done with each piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -175,15 +202,45 @@ async fn check(start: &Start) -> Result<(), String> {
         turned: Notify::default(),
         failure: RefCell::default(),
     });
-    checker.refusals().await?;
-    let is_endless = start.command_line().split(' ').any(|told| told == FOREVER);
-    let rounds = if is_endless { u32::MAX } else { ROUNDS };
-    for round in 1..=rounds {
-        checker.round(round).await?;
-        runtime::log!("round {round} is there, {} requests", checker.requests.get());
+    match Task::of(start.command_line()) {
+        Task::Rounds(rounds) => {
+            checker.refusals().await?;
+            for round in 1..=rounds {
+                checker.round(round).await?;
+                runtime::log!("round {round} is there, {} requests", checker.requests.get());
+            }
+        }
+        Task::Keep(rounds) => {
+            for round in 1..=rounds {
+                checker.each(round, Step::Write).await?;
+                checker.flush(round).await?;
+                runtime::log!("kept {round};");
+                checker.each(round, Step::Read { zeros: false }).await?;
+            }
+        }
+        Task::Leave => {
+            checker.each(1, Step::Write).await?;
+            runtime::log!("it is written, and not flushed");
+            let mut channels = start.incoming(storage::NAME);
+            loop {
+                runtime::spawn(serve_storage(checker.clone(), channels.next().await));
+            }
+        }
     }
     runtime::log!("done");
     Ok(())
+}
+
+impl StorageServer for Checker {
+    async fn close(&self, _: &Peer) -> Result<(), StorageError> {
+        match self.flush(1).await {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                runtime::log!("failed: {why}");
+                Err(StorageError::Io)
+            }
+        }
+    }
 }
 
 async fn component(start: Start) {

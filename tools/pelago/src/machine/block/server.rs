@@ -39,6 +39,8 @@ pub enum Fault {
     Delay(Duration),
     /// It is done, and the connection is closed instead of an answer; the next one is taken.
     Disconnect,
+    /// Of a read: half of what was read is answered, and the connection closed.
+    Short,
 }
 
 struct State {
@@ -209,8 +211,13 @@ fn serve_request(
         Some(Fault::Error) => Err(Errno::Io),
         _ => lock(state).execute(request, completed),
     };
-    if fault == Some(Fault::Disconnect) {
-        return Err(None);
+    match (fault, &result) {
+        (Some(Fault::Disconnect), _) => return Err(None),
+        (Some(Fault::Short), Ok(data)) => {
+            let half = wire::reply(stream, cookie, Ok(&data[..data.len() / 2]));
+            return Err(half.err().filter(|error| !is_gone(error)));
+        }
+        _ => {}
     }
     wire::reply(stream, cookie, result.as_deref().map_err(|error| *error)).map_err(Some)
 }
@@ -398,6 +405,14 @@ mod tests {
         assert_eq!(client.write(0, 2), None);
         let mut client = Client::connect(&folder.path().join("disk"));
         assert_eq!((client.read(0), client.write(0, 3), server.connections()), (2, Some(0), 2));
+        server.inject(On::Reads, 1, Fault::Short);
+        client.send(0, 7, 0, SECTOR_BYTES as u32, &[]);
+        assert_eq!(client.answer(), Some((7, 0)));
+        let mut half = Vec::new();
+        client.0.read_to_end(&mut half).unwrap();
+        assert_eq!(half, [3; SECTOR_BYTES as usize / 2]);
+        let mut client = Client::connect(&folder.path().join("disk"));
+        assert_eq!((client.read(0), server.connections()), (3, 3));
         assert_eq!(server.finish().unwrap().entries().len(), 3);
         assert_eq!(client.answer(), None);
     }

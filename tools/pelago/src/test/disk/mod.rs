@@ -5,12 +5,15 @@
 //! ([`judge`]). That the test would find what it is for is seen by a disk that ignores flushes, and
 //! by a file system that was told to send none: both have to fail.
 //!
-//! The guest is Linux; what it runs is `writer.sh`.
+//! The guests are Linux, which runs `writer.sh`, and our own with a program that writes sectors
+//! ([`native`]).
 
 mod ext4;
 mod judge;
+pub mod native;
 
 use judge::{Mending, Programs};
+use native::Native;
 
 use crate::bench::peer::Linux;
 use crate::host::place;
@@ -21,6 +24,7 @@ use crate::machine::block::log::{Content, Entry, Log};
 use crate::machine::block::server::{Fault, On, Server};
 use crate::machine::emulator::Accelerator;
 use crate::machine::guest::Guest;
+use crate::machine::testbed::Testbed;
 use crate::test::scenario::with_console;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -71,8 +75,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     println!("the guest runs by {}: {reason}", accelerator.name());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let seed = options.seed.unwrap_or_else(now);
+    let bites = options.cuts.min(BITES_MAX);
+    let native = Native::new(Testbed::new(options.accel)?, options.pieces);
+    let log = native.record()?;
+    println!("Pelago: {}", native.cut(&log, options.cuts, seed)?);
+    println!("Pelago, a disk that ignores flushes: {}", native.bite(&log, bites, seed)?);
+    let log = native.record_with_faults()?;
+    println!("Pelago, a disk that is late, away or short at times: {}", native.cut(&log, options.cuts, seed)?);
     let test = Test::prepare(accelerator, options.pieces)?;
-    let (log, bites) = (test.record()?, options.cuts.min(BITES_MAX));
+    let log = test.record()?;
     println!("{}", test.cut(&log, options.cuts, seed)?);
     println!("a disk that ignores flushes: {}", test.bite(&log, bites, seed, Cache::Ignoring)?);
     let log = test.record_without_flushes()?;
@@ -208,50 +219,74 @@ impl Test {
 
     fn cut_mended(&self, log: &Log, cuts: u64, seed: u64, mending: Mending) -> Result<String> {
         let broken = self.judge(log, cuts, seed, Cache::Honest, mending)?;
-        let Some(Broken { cut, kept, problem }) = broken.first() else {
-            return Ok(format!("{cuts} cuts of a run of {}: all are sound (seed {seed})", counted(log)));
-        };
-        let left = place::out().join("disk-test.img");
-        image(log, cut, Cache::Honest).write_file(&left)?;
-        bail!(
-            "{} of {cuts} cuts of a run of {} are not sound; cut {} of seed {seed}, after {} of {} entries with {kept} pieces kept, is in {}: {problem}",
-            broken.len(),
-            counted(log),
-            cut.number,
-            cut.position,
-            log.entries().len(),
-            left.display()
-        );
+        sound(&broken, log, cuts, seed, disk(Cache::Honest))
     }
 
     /// Cuts the power of a disk that ignores flushes, or of a guest that sends none: an error if
     /// that loses nothing, since then the test would find nothing either.
     pub fn bite(&self, log: &Log, cuts: u64, seed: u64, cache: Cache) -> Result<String> {
-        let broken = self.judge(log, cuts, seed, cache, Mending::Journal)?;
-        let Some(Broken { problem, .. }) = broken.first() else {
-            bail!("{cuts} cuts of a run of {} lose nothing, and have to (seed {seed})", counted(log));
-        };
-        let problem = problem.lines().next().unwrap_or_default();
-        Ok(format!("{} of {cuts} cuts lose something, as they have to; the first: {problem}", broken.len()))
+        bites(&self.judge(log, cuts, seed, cache, Mending::Journal)?, log, cuts, seed)
     }
 
     fn judge(&self, log: &Log, cuts: u64, seed: u64, cache: Cache, mending: Mending) -> Result<Vec<Broken>> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let file = folder.path().join("disk");
-        let mut broken = Vec::new();
-        for cut in cut::cuts(log, cuts, seed) {
-            image(log, &cut, cache).write_file(&file)?;
-            let kept = log.marks(cut.position).max().unwrap_or(0);
-            if let Some(problem) = self.programs.judge(&file, kept, mending)? {
-                broken.push(Broken { cut, kept, problem });
-            }
-        }
-        Ok(broken)
+        judge(log, cuts, seed, disk(cache), |image, kept| {
+            image.write_file(&file)?;
+            self.programs.judge(&file, kept, mending)
+        })
     }
 }
 
-fn image(log: &Log, cut: &Cut, cache: Cache) -> Image {
-    cut.image(log, Disk { cache, whole: ext4::whole })
+/// A disk with ext4.
+fn disk(cache: Cache) -> Disk {
+    Disk { cache, whole: ext4::whole }
+}
+
+/// Those of so many cuts that are not sound: `problem` looks at a disk on which the pieces of work
+/// up to a number are to be.
+fn judge(
+    log: &Log,
+    cuts: u64,
+    seed: u64,
+    disk: Disk,
+    mut problem: impl FnMut(&Image, u64) -> Result<Option<String>>,
+) -> Result<Vec<Broken>> {
+    let mut broken = Vec::new();
+    for cut in cut::cuts(log, cuts, seed) {
+        let kept = log.marks(cut.position).max().unwrap_or(0);
+        if let Some(problem) = problem(&cut.image(log, disk), kept)? {
+            broken.push(Broken { cut, kept, problem });
+        }
+    }
+    Ok(broken)
+}
+
+/// What was seen if none is broken; else an error, and the first one's disk is left to look at.
+fn sound(broken: &[Broken], log: &Log, cuts: u64, seed: u64, disk: Disk) -> Result<String> {
+    let Some(Broken { cut, kept, problem }) = broken.first() else {
+        return Ok(format!("{cuts} cuts of a run of {}: all are sound (seed {seed})", counted(log)));
+    };
+    let left = place::out().join("disk-test.img");
+    cut.image(log, disk).write_file(&left)?;
+    bail!(
+        "{} of {cuts} cuts of a run of {} are not sound; cut {} of seed {seed}, after {} of {} entries with {kept} pieces kept, is in {}: {problem}",
+        broken.len(),
+        counted(log),
+        cut.number,
+        cut.position,
+        log.entries().len(),
+        left.display()
+    );
+}
+
+/// What was seen if some are broken, as they have to be; else an error.
+fn bites(broken: &[Broken], log: &Log, cuts: u64, seed: u64) -> Result<String> {
+    let Some(Broken { problem, .. }) = broken.first() else {
+        bail!("{cuts} cuts of a run of {} lose nothing, and have to (seed {seed})", counted(log));
+    };
+    let problem = problem.lines().next().unwrap_or_default();
+    Ok(format!("{} of {cuts} cuts lose something, as they have to; the first: {problem}", broken.len()))
 }
 
 fn counted(log: &Log) -> String {

@@ -1,11 +1,14 @@
-//! Tier 5: what Linux said that it had kept is there after a power cut, and where flushes come to
-//! nothing the test sees that it is not: what will judge our own disk is right about Linux's.
+//! Tier 5: what a guest said that it had kept is there after a power cut, and where flushes come to
+//! nothing the test sees that it is not. Of Linux with ext4, so that what judges our own is known
+//! to be right; and of our own disk, so far by sectors.
 
 use crate::bench::peer::Package;
 use crate::host::place;
 use crate::host::skip::Skip;
 use crate::machine::block::cut::Cache;
+use crate::machine::block::server::On;
 use crate::test::disk::Test;
+use crate::test::disk::native::Native;
 use crate::test::scenario::{Bench, Scenario};
 use anyhow::{Result, bail};
 
@@ -20,6 +23,10 @@ const BITES: u64 = 5;
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
+        Scenario::shared(5, "power-cut/pelago".into(), native),
+        Scenario::shared(5, "power-cut/pelago/faults".into(), native_faults),
+        Scenario::shared(5, "power-cut/pelago/errors".into(), native_errors),
+        Scenario::shared(5, "power-cut/pelago/end".into(), |bench| Native::new((**bench).clone(), 0).end()),
         Scenario::shared(5, "power-cut/linux".into(), |bench| cut(bench, PIECES, CUTS)),
         Scenario::nightly(5, "power-cut/linux/300".into(), |bench| cut(bench, NIGHTLY_PIECES, NIGHTLY_CUTS)),
         Scenario::nightly(5, "power-cut/linux/nobarrier".into(), without_flushes),
@@ -52,4 +59,22 @@ fn faults(bench: &Bench) -> Result<()> {
     let log = test.record_with_faults()?;
     test.cut(&log, CUTS, SEED)?;
     test.cut_with_error(&test.record_with_error()?, CUTS, SEED).map(drop)
+}
+
+/// The disk of the native program is small, so more of both is cheap.
+fn native(bench: &Bench) -> Result<()> {
+    let test = Native::new((**bench).clone(), NIGHTLY_PIECES);
+    let log = test.record()?;
+    test.cut(&log, NIGHTLY_CUTS, SEED)?;
+    test.bite(&log, CUTS, SEED).map(drop)
+}
+
+fn native_faults(bench: &Bench) -> Result<()> {
+    let test = Native::new((**bench).clone(), NIGHTLY_PIECES);
+    test.cut(&test.record_with_faults()?, NIGHTLY_CUTS, SEED).map(drop)
+}
+
+fn native_errors(bench: &Bench) -> Result<()> {
+    let test = Native::new((**bench).clone(), PIECES);
+    [On::Reads, On::Writes, On::Flushes].into_iter().try_for_each(|on| test.fail(on))
 }
