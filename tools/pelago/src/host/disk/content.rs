@@ -1,7 +1,7 @@
 //! What is on a disk, by what it begins with.
 //!
-//! A disk that begins with zeros is for us to format; every other one is recognised or refused, so
-//! that nothing of anybody's is overwritten. Whether what was recognised is whole is for those to
+//! A disk that begins with zeros is for us to format, as is one where that was not ended; every
+//! other one is recognised or refused, so that nothing of anybody's is overwritten. Whether what was recognised is whole is for those to
 //! find out who read it.
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -32,17 +32,10 @@ const NEW: &str = "name a new file, with size=";
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Zeros, as far as it was looked at.
+    /// Zeros, as far as it was looked at, or what was being formatted and is to be again.
     Empty,
-    Ext4(Ext4),
+    Ext4,
     Luks2,
-}
-
-/// What is known of an ext4 file system that ours reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ext4 {
-    /// It was in use when its machine ended: what is in its journal is to be written first.
-    pub needs_recovery: bool,
 }
 
 impl Content {
@@ -50,7 +43,7 @@ impl Content {
     pub fn name(self) -> &'static str {
         match self {
             Content::Empty => "nothing yet",
-            Content::Ext4(_) => "an ext4 file system",
+            Content::Ext4 => "an ext4 file system",
             Content::Luks2 => "an encrypted volume (LUKS2)",
         }
     }
@@ -59,7 +52,7 @@ impl Content {
 /// Recognises a disk of so many bytes by its first [`START_BYTES`]. An error names what it holds
 /// else, and what to do.
 pub fn recognise(start: &[u8], bytes: u64) -> Result<Content> {
-    if start.iter().all(|&byte| byte == 0) {
+    if start.iter().all(|&byte| byte == 0) || start.first_chunk().is_some_and(ext4::is_unfinished) {
         return Ok(Content::Empty);
     }
     if start.starts_with(LUKS_MAGIC) {
@@ -71,7 +64,7 @@ pub fn recognise(start: &[u8], bytes: u64) -> Result<Content> {
         return Ok(Content::Luks2);
     }
     if start.get(MAGIC..MAGIC + EXT_MAGIC.len()) == Some(&EXT_MAGIC) {
-        return ext4(start, bytes).map(Content::Ext4);
+        return ext4(start, bytes).map(|()| Content::Ext4);
     }
     for (at, magic, name, remedy) in OTHERS {
         ensure!(start.get(at..at + magic.len()) != Some(magic), "it holds {name}; {remedy}");
@@ -89,13 +82,14 @@ impl Blocks for First<'_> {
 }
 
 /// As the guest's own code recognises it.
-fn ext4(start: &[u8], bytes: u64) -> Result<Ext4> {
+fn ext4(start: &[u8], bytes: u64) -> Result<()> {
     let features = start.get(INCOMPATIBLE..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_le_bytes(*four));
     ensure!(features & EXTENTS != 0, "it holds an ext2 or ext3 file system, which we do not read; {NEW}");
     let Some(block) = start.first_chunk() else { bail!("its ext4 ends within its first block; {NEW}") };
     match Volume::open(&First(block), bytes / BLOCK_BYTES as u64) {
-        Ok(volume) => Ok(Ext4 { needs_recovery: volume.geometry().needs_recovery }),
+        Ok(_) => Ok(()),
         Err(Stop::Failed(error)) => Err(why_not(error)),
+        Err(Stop::Commit(_)) => bail!("its ext4 is told only by a transaction; {NEW}"),
         Err(Stop::Need(number)) => bail!("its ext4 is told only by its block {number}; {NEW}"),
     }
 }
@@ -165,7 +159,7 @@ mod tests {
     fn volumes_of_this_machine_are_recognised_or_refused_by_name() {
         const PLAIN: [&str; 2] = ["-b", "4096"];
         let Some(ours) = made(&PLAIN, BYTES, |_| ()) else { return };
-        assert_eq!(ours.unwrap(), Content::Ext4(Ext4 { needs_recovery: false }));
+        assert_eq!(ours.unwrap(), Content::Ext4);
         let with = |feature| [&PLAIN[..], &["-O", feature]].concat();
         for (options, words) in [
             (vec!["-b", "1024"], "log_block_size is 0, which is not supported"),

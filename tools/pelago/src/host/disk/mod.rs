@@ -5,9 +5,10 @@
 //! given out that somebody else uses.
 
 mod content;
+mod format;
 mod lock;
 
-pub use content::{Content, Ext4};
+pub use content::Content;
 
 use crate::host::size::parse_size;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -109,13 +110,19 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes the file if there is none, of zeros that take no room.
+    /// Makes the file if there is none, of zeros that take no room, and formats it if it is empty.
     pub fn made(mut self) -> Result<Disk> {
-        if self.file.is_none() {
-            let file = self.make().map_err(|error| self.option.error(&error.context("it cannot be made")))?;
-            self.file = Some(file);
+        let (is_new, option) = (self.file.is_none(), self.option.clone());
+        let error = |error: anyhow::Error| option.error(&error);
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => self.make().context("it cannot be made").map_err(error)?,
+        };
+        if self.content == Content::Empty {
+            format::format(&file, self.bytes, is_new).context("it cannot be formatted").map_err(error)?;
+            self.content = Content::Ext4;
         }
-        Ok(self)
+        Ok(Disk { file: Some(file), ..self })
     }
 
     /// What it is, and where its files are in the guest.
@@ -180,13 +187,7 @@ impl DiskOption {
             Content::Empty => {
                 ensure!(!self.is_read_only, "there is nothing on it to read; leave ,ro out, and it is formatted");
             }
-            Content::Ext4(Ext4 { needs_recovery }) => {
-                ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file");
-                ensure!(
-                    !needs_recovery || !self.is_read_only,
-                    "its journal has to be written to its places before it can be read; do that: e2fsck -p"
-                );
-            }
+            Content::Ext4 => ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file"),
             Content::Luks2 => ensure!(self.key.is_some(), "it is encrypted; add ,key=FILE with the file of its key"),
         }
         Ok(())
@@ -198,11 +199,6 @@ impl DiskOption {
             self.key.is_none() && content != Content::Luks2,
             "encrypted disks cannot be opened or made yet; name another file, without key="
         );
-        ensure!(
-            content != Content::Empty,
-            "there is nothing on it, and it cannot be formatted yet; on this machine it can: mkfs.ext4 -b 4096"
-        );
-        ensure!(self.is_read_only, "disks can only be read yet; add ,ro");
         Ok(())
     }
 }
@@ -303,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_made_of_nothing() {
+    fn a_missing_file_is_made_and_formatted() {
         let files = Files(tempfile::tempdir().unwrap());
         files.says("new.img", "add ,size=4G");
         files.says("none/new.img,size=64M", "mkdir -p");
@@ -312,14 +308,16 @@ mod tests {
         let checked = files.option("new.img,size=4G").look().unwrap();
         assert_eq!((checked.content, checked.bytes), (Content::Empty, 4 << 30));
         assert!(!files.0.path().join("new.img").exists());
-        assert_eq!(files.open("new.img,size=4G"), Ok((Content::Empty, 4 << 30)));
+        assert_eq!(files.open("new.img,size=4G"), Ok((Content::Ext4, 4 << 30)));
         let data = files.0.path().join("new.img").metadata().unwrap();
-        let blocks = std::os::unix::fs::MetadataExt::blocks(&data);
-        assert_eq!((data.len(), blocks), (4 << 30, 0));
+        let bytes = 512 * std::os::unix::fs::MetadataExt::blocks(&data);
+        assert!(data.len() == 4 << 30 && bytes < 8 << 20, "{bytes} bytes of the host's disk");
         // It is there now.
-        for rest in ["new.img", "new.img,size=4G"] {
-            assert_eq!(files.open(rest), Ok((Content::Empty, 4 << 30)));
+        for rest in ["new.img:/keep,ro", "new.img,size=4G"] {
+            assert_eq!(files.open(rest), Ok((Content::Ext4, 4 << 30)));
         }
+        let said = files.option("new.img:/keep,ro").check().unwrap().in_words();
+        assert!(said.ends_with("new.img, an ext4 file system of 4096 MiB, is /keep, to be read only"), "{said}");
         files.says("new.img,size=5G", "leave size= out");
     }
 
@@ -361,33 +359,18 @@ mod tests {
         assert_eq!(files.open("disk,key=key").is_ok(), nix::unistd::geteuid().is_root());
     }
 
-    /// Each of these goes when the system can do it.
+    /// This goes when the system can do it.
     #[test]
-    fn what_is_not_possible_yet_is_told() {
+    fn that_nothing_is_encrypted_yet_is_told() {
         let files = Files(tempfile::tempdir().unwrap());
         files.file("key", 32, b"");
         files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
         files.file("empty", BYTES_MIN, b"");
-        for (rest, words) in [
-            ("secret,key=key", "without key="),
-            ("new.img,size=64M,key=key", "without key="),
-            ("new.img,size=64M", "cannot be formatted yet"),
-            ("empty", "cannot be formatted yet"),
-        ] {
+        for rest in ["secret,key=key", "new.img,size=64M,key=key", "empty,key=key"] {
             let said = files.option(rest).check().unwrap_err().to_string();
-            assert!(said.starts_with("--disk ") && said.contains(words), "{rest}: {said}");
+            assert!(said.starts_with("--disk ") && said.contains("without key="), "{rest}: {said}");
         }
         assert!(!files.0.path().join("new.img").exists());
-        let Some(mkfs) = crate::host::path::find_of_root("mkfs.ext4") else { return };
-        let volume = files.file("volume", BYTES_MIN, b"");
-        let mut command = std::process::Command::new(mkfs);
-        let status =
-            crate::host::child::status(command.args(["-q", "-b", "4096"]).arg(volume), crate::host::child::SHORT);
-        assert!(status.unwrap().success());
-        assert!(files.option("volume").check().unwrap_err().to_string().contains("add ,ro"));
-        let disk = files.option("volume:/keep,ro").check().unwrap();
-        let said = disk.in_words();
-        assert!(said.ends_with("volume, an ext4 file system of 64 MiB, is /keep, to be read only"), "{said}");
     }
 
     #[test]
@@ -402,6 +385,7 @@ mod tests {
         assert_eq!(files.open("secret,key=key,ro"), Ok((Content::Luks2, BYTES_MIN)));
         files.file("empty", BYTES_MIN, b"");
         files.says("empty,ro", "nothing on it to read");
-        assert_eq!(files.open("empty,key=key"), Ok((Content::Empty, BYTES_MIN)));
+        let empty = files.option("empty,key=key").look().unwrap();
+        assert_eq!((empty.content, empty.bytes), (Content::Empty, BYTES_MIN));
     }
 }
