@@ -4,3 +4,4 @@ pub mod chaos;
 pub mod commands;
 pub mod doctor;
 pub mod program;
+mod stop;

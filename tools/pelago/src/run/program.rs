@@ -16,6 +16,7 @@ use crate::machine::control;
 use crate::machine::emulator::{Drive, Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
 use crate::machine::streams::{self, Streams};
+use crate::run::stop::Stopper;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
@@ -162,20 +163,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let guest = Guest::start(&machine)?;
     let replies = control::serve(folder.path(), guest.input())?;
+    let stopper = Stopper::of(&guest, machine.drive.is_some())?;
     if let (Some(streams), Some(held)) = (streams, held) {
         let has_program = !options.program.is_empty();
         let [input, output, _] = streams::terminals();
         let direct =
             Mutex::new(if has_program { terminal::Direct::enter_raw(output) } else { terminal::Direct::enter() });
         let direct = Arc::new(direct);
-        let (at_end, process) = (direct.clone(), guest.process_id());
+        let at_end = direct.clone();
         let running = streams.run(held, has_program, move |reason, status| {
             if let Ok(mut direct) = at_end.lock() {
                 direct.take();
             }
             eprintln!("\npelago: {reason}");
             STOPPED.store(status, Ordering::Relaxed);
-            switch_off(process);
+            stopper.stop();
         })?;
         let line_end = if has_program && input && output { "\r\n" } else { "\n" };
         let result = relay_system(guest, &replies, running, ConsoleFilter::new(options.detail()), line_end);
@@ -186,7 +188,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
-    let status = relay(guest, &replies, ConsoleFilter::new(options.detail()))?;
+    let status = relay(guest, &stopper, &replies, ConsoleFilter::new(options.detail()))?;
     Ok(ended(status, options, origin.as_ref()))
 }
 
@@ -224,11 +226,6 @@ fn has_console_device(options: &Options) -> Result<bool> {
         .components
         .iter()
         .any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
-}
-
-/// Ends the emulator that has this process id, ours: for an end out of any order.
-fn switch_off(process: u32) {
-    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process as i32), nix::sys::signal::Signal::SIGKILL);
 }
 
 /// Shows what the system says until the guest ends, while the streams go their own way.
@@ -381,12 +378,19 @@ fn forward_input(guest: &Guest) {
 
 /// Shows the console until the guest ends: the system's own lines on standard error, the program's
 /// on standard output.
-fn relay(mut guest: Guest, replies: &control::Replies, mut filter: ConsoleFilter) -> Result<u8> {
+fn relay(
+    mut guest: Guest,
+    stopper: &Arc<Stopper>,
+    replies: &control::Replies,
+    mut filter: ConsoleFilter,
+) -> Result<u8> {
     let mut symbols = symbols::Symbols::default();
+    let mut is_interrupted = false;
     loop {
-        if INTERRUPT.load(Ordering::Relaxed) {
+        if INTERRUPT.swap(false, Ordering::Relaxed) {
             eprintln!("\npelago: interrupted; the machine is switched off");
-            return Ok(INTERRUPTED);
+            is_interrupted = true;
+            stopper.stop();
         }
         let Ok(event) = guest.next(WAKE_EVERY) else { continue };
         match event {
@@ -402,6 +406,9 @@ fn relay(mut guest: Guest, replies: &control::Replies, mut filter: ConsoleFilter
             Some(Event::Exit(_)) => {}
             None => break,
         }
+    }
+    if is_interrupted {
+        return Ok(INTERRUPTED);
     }
     filter.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
