@@ -1,7 +1,7 @@
 //! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds
 //! it.
 //!
-//! Files (`fs`), pipes and event counters (`process`), terminals (`console`) and sockets (`tcp`)
+//! Files (`fs`, `volume`), pipes and event counters (`process`), terminals (`console`) and sockets (`tcp`)
 //! all speak this one conversation, so the proxy needs one path for read, write and poll. A
 //! description is held by reference: one per client domain, dropped when the domain ends. Names are
 //! free of Linux: errno is made from [`DescriptionError`] in `linux/proxy` alone.
@@ -125,6 +125,10 @@ pub enum DescriptionError {
     NoDevice,
     /// It is in use in a way that stands against it.
     Busy,
+    /// Nothing is written there: it is mounted so, or had to become so.
+    ReadOnly,
+    /// A file would have more names than its store can count.
+    TooManyLinks,
 }
 
 /// What a client that polls wants to be told later, by one `ready` event.
@@ -274,6 +278,7 @@ pub enum Origin {
     Process,
     Console,
     Network,
+    Volume,
 }
 
 /// Descriptions that one message may carry.
@@ -295,7 +300,7 @@ pub struct Right {
 /// served in the order sent, except reads and writes that wait. Limits: data of one read or write
 /// at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was
 /// given by `inherit`. Bulk: data of read and write.
-#[contract(name = "descriptions", version = 2)]
+#[contract(name = "descriptions", version = 3)]
 pub trait Descriptions {
     /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's
     /// own offset which then moves. 0 = end of file. With `wait`, waits for the first byte;

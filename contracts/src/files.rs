@@ -114,6 +114,43 @@ pub struct Change {
 pub const STORE_DEVICE: u64 = 1;
 /// The same of what lies in /proc.
 pub const PROC_DEVICE: u64 = 3;
+/// The same of what lies in the volume on the disk.
+pub const VOLUME_DEVICE: u64 = 5;
+/// Set in every number that the volume's server gives: of a description, a socket or a named pipe.
+/// So no two files have one, whoever keeps them.
+pub const OF_VOLUME: u64 = 1 << 63;
+
+/// The trees that one tree of paths is made of, each kept by a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tree {
+    /// The root, with all that is mounted nowhere else: `fs`.
+    Root,
+    /// The volume on the disk: `volume`.
+    Volume,
+}
+
+/// Where a path goes on that leads out of a server's tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beyond {
+    pub tree: Tree,
+    /// Absolute in that tree.
+    pub path: String,
+}
+
+/// Why an operation on a path was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathError {
+    /// It failed.
+    Failed(DescriptionError),
+    /// The path leads into another tree. Remedy: ask the server of that.
+    Beyond(Beyond),
+}
+
+impl From<DescriptionError> for PathError {
+    fn from(error: DescriptionError) -> PathError {
+        PathError::Failed(error)
+    }
+}
 
 /// What a file without a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,39 +176,46 @@ pub mod seal {
 }
 
 /// Operations on paths, and on open files what Linux has besides `descriptions`. Paths are
-/// normalised by the server, at most 700 bytes (a message is one kilobyte at most). Every
-/// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
-/// client may name every path of its root file system; permission bits are kept and shown,
-/// and what is new is whose the caller says it acts as; nothing is refused by either.
-#[contract(name = "files", version = 6)]
+/// normalised by the server, at most 700 bytes (a message is one kilobyte at most). A path that
+/// leads into another server's tree ends with where it goes on: the client asks there (decision
+/// 87). Each operation acts completely or not at all; `fs` acts at once, but for a lock that waits,
+/// and `volume` when it has read what it needs. Rights: every client may name every path of its
+/// root file system; permission bits are kept and shown, and what is new is whose the caller says
+/// it acts as; nothing is refused by either.
+#[contract(name = "files", version = 7)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
-    async fn open(&self, path: Name, flags: u32, permissions: u32) -> Result<Opened, DescriptionError>;
+    async fn open(&self, path: Name, flags: u32, permissions: u32) -> Result<Opened, PathError>;
+
+    /// Whether a path's last part is, or would be, in this tree: for who names two paths, which have
+    /// to be in one. `Beyond` if not. Of a symbolic link the place of itself, unless `follow`.
+    #[op(repeatable)]
+    async fn locate(&self, path: Name, follow: bool) -> Result<(), PathError>;
 
     /// What is known of a path; of the link itself unless `follow`.
     #[op(repeatable)]
-    async fn status(&self, path: Name, follow: bool) -> Result<Status, DescriptionError>;
+    async fn status(&self, path: Name, follow: bool) -> Result<Status, PathError>;
 
     /// Changes permissions, owner or times.
     #[op(repeatable)]
-    async fn set_status(&self, path: Name, follow: bool, change: Change) -> Result<(), DescriptionError>;
+    async fn set_status(&self, path: Name, follow: bool, change: Change) -> Result<(), PathError>;
 
     /// Makes a directory.
     #[op]
-    async fn make_directory(&self, path: Name, permissions: u32) -> Result<(), DescriptionError>;
+    async fn make_directory(&self, path: Name, permissions: u32) -> Result<(), PathError>;
 
     /// Makes a symbolic link at `path`.
     #[op]
-    async fn make_link(&self, path: Name, target: String) -> Result<(), DescriptionError>;
+    async fn make_link(&self, path: Name, target: String) -> Result<(), PathError>;
 
     /// Makes what a socket is bound to, and gives its number.
     #[op]
-    async fn make_socket(&self, path: Name, permissions: u32) -> Result<u64, DescriptionError>;
+    async fn make_socket(&self, path: Name, permissions: u32) -> Result<u64, PathError>;
 
     /// Makes a named pipe.
     #[op]
-    async fn make_pipe(&self, path: Name, permissions: u32) -> Result<(), DescriptionError>;
+    async fn make_pipe(&self, path: Name, permissions: u32) -> Result<(), PathError>;
 
     /// Makes a file without a name and opens it. `place` is the directory where it lies, or how a
     /// file in memory is called. `flags` and `permissions` as for `open`.
@@ -182,12 +226,12 @@ pub trait Files {
         flags: u32,
         permissions: u32,
         purpose: Unnamed,
-    ) -> Result<Opened, DescriptionError>;
+    ) -> Result<Opened, PathError>;
 
     /// A name for what a description names. `NotFound` if it has none and may have none, `Denied`
     /// for a directory.
     #[op]
-    async fn link_opened(&self, id: DescriptionId, path: Name) -> Result<(), DescriptionError>;
+    async fn link_opened(&self, id: DescriptionId, path: Name) -> Result<(), PathError>;
 
     /// Which seals a file has, as `seal::*`. `Invalid` for a file that cannot have any.
     #[op(repeatable)]
@@ -200,23 +244,33 @@ pub trait Files {
 
     /// A second name for a file; for what a symbolic link leads to if `follow`.
     #[op]
-    async fn link(&self, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError>;
+    async fn link(&self, existing: Name, follow: bool, path: Name) -> Result<(), PathError>;
 
     /// Where a symbolic link points.
     #[op(repeatable)]
-    async fn read_link(&self, path: Name) -> Result<String, DescriptionError>;
+    async fn read_link(&self, path: Name) -> Result<String, PathError>;
 
     /// Removes a name: a directory if `directory`, else anything else.
     #[op]
-    async fn remove(&self, path: Name, directory: bool) -> Result<(), DescriptionError>;
+    async fn remove(&self, path: Name, directory: bool) -> Result<(), PathError>;
 
     /// Renames, replacing what is at `to` as rename(2) does.
     #[op]
-    async fn rename(&self, from: Name, to: Name) -> Result<(), DescriptionError>;
+    async fn rename(&self, from: Name, to: Name) -> Result<(), PathError>;
 
-    /// Pages used and free in the store.
+    /// Pages used and free in the tree.
     #[op(repeatable)]
     async fn space(&self) -> Result<(u64, u64), DescriptionError>;
+
+    /// What was written to a file is kept whatever happens to the machine, as far as it is found
+    /// again by that; all that is known of it, too, if `whole`. `Failed` if it was lost, once for
+    /// each description.
+    #[op(repeatable)]
+    async fn synchronize(&self, id: DescriptionId, whole: bool) -> Result<(), DescriptionError>;
+
+    /// The same for all files. `Failed`.
+    #[op(repeatable)]
+    async fn synchronize_all(&self) -> Result<(), DescriptionError>;
 
     /// Opens again what a description names, with an offset of its own. `flags` as for `open`.
     #[op]

@@ -31,8 +31,10 @@ const PRIORITIES_IN_CLASS: u8 = 8;
 /// A core's name cache, which its monitor serves, and what that asks.
 const LOOKUP: &str = "lookup";
 const NAMES: &str = "names";
-/// Whoever serves this fills its root from the whole archive.
+/// Whoever serves the first fills its root from the whole archive, unless it uses the second: then
+/// it has a disk.
 const FILES: &str = "files";
+const BLOCKS: &str = "blocks";
 
 /// Slots of each ring and bulk bytes of a contract's channels.
 pub fn layout(contract: &str) -> (u32, u32) {
@@ -152,7 +154,8 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         ends.extend((channel.server == name).then_some((channel.id, End::Server)));
     }
     let mut files: Vec<String> = [SYSTEM_PATH, RUN_PATH].map(String::from).into();
-    if component.provides.iter().any(|contract| contract == FILES) {
+    let has_disk = component.uses.iter().any(|used| used.contract == BLOCKS);
+    if !has_disk && component.provides.iter().any(|contract| contract == FILES) {
         files.push("archive".into());
     }
     DomainPlan {

@@ -27,15 +27,28 @@ pub mod server {
     pub const CONSOLE: u32 = 3;
     /// Sockets.
     pub const TCP: u32 = 4;
+    /// The server of the volume on the disk.
+    pub const VOLUME: u32 = 5;
     /// An epoll set, here in the proxy; `id` is its number.
-    pub const EPOLL: u32 = 5;
+    pub const EPOLL: u32 = 6;
     /// A signalfd, here in the proxy; `cookie` is its set of signals.
-    pub const SIGNALS: u32 = 6;
+    pub const SIGNALS: u32 = 7;
     /// An event counter (eventfd), here in the proxy while this process alone has it; `id` is its
     /// number, `cookie` where it stands.
-    pub const COUNTER: u32 = 7;
+    pub const COUNTER: u32 = 8;
     /// A directory of /proc that only the proxy can list; `cookie` is where that goes on.
-    pub const OWN: u32 = 8;
+    pub const OWN: u32 = 9;
+
+    /// Whether a server keeps files.
+    pub const fn keeps_files(server: u32) -> bool {
+        matches!(server, FS | VOLUME)
+    }
+
+    /// The server that keeps the file with this number, or of this description: that of the volume
+    /// marks those that it gives.
+    pub const fn of_file(id: u64) -> u32 {
+        if id & contracts::files::OF_VOLUME == 0 { FS } else { VOLUME }
+    }
 }
 
 /// An open description as this process knows it.
@@ -125,7 +138,7 @@ impl Numbers {
 }
 
 /// Numbers of servers are below this.
-const SERVERS: usize = 9;
+const SERVERS: usize = 10;
 
 /// The table. Descriptions that are free hang on a list, by their ids.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -144,6 +157,13 @@ pub struct Descriptors {
     /// Index of the description plus 1; 0 = closed.
     slots: [u16; DESCRIPTORS_MAX],
     descriptions: [Description; DESCRIPTORS_MAX],
+}
+
+impl Description {
+    /// Is it of a file, directory or the like, and not of what is opened by other means?
+    pub const fn is_file(&self) -> bool {
+        server::keeps_files(self.server)
+    }
 }
 
 impl Descriptors {

@@ -65,6 +65,10 @@ errnos! {
     ENOSPC = 28,
     /// Cannot seek.
     ESPIPE = 29,
+    /// Nothing may be written there.
+    EROFS = 30,
+    /// Too many names.
+    EMLINK = 31,
     /// Broken pipe.
     EPIPE = 32,
     /// Argument out of range.

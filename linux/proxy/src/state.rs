@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0010;
+pub const VERSION: u64 = 0x5045_4c41_5354_0011;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;

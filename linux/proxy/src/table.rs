@@ -171,8 +171,8 @@ macro_rules! for_each_call {
             or waits { fd::control_at_server(descriptor, command, argument).await },
             Full;
          73 Flock "flock" (descriptor, operation) waits { locks::whole(descriptor, operation).await }, Full;
-         74 Fsync "fsync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
-         75 Fdatasync "fdatasync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
+         74 Fsync "fsync" (descriptor) waits { io::synchronize(descriptor, true).await }, Full;
+         75 Fdatasync "fdatasync" (descriptor) waits { io::synchronize(descriptor, false).await }, Full;
          76 Truncate "truncate" (path, bytes) waits { files::truncate(path, bytes).await }, Full;
          77 Ftruncate "ftruncate" (descriptor, bytes) waits { io::resize(descriptor, bytes, false).await }, Full;
          78 Getdents "getdents" (descriptor, buffer, bytes)
@@ -312,7 +312,7 @@ macro_rules! for_each_call {
             immediate { process::set_limit(resource, limit_at) },
             Partial("a hard limit beyond what there is gives EPERM");
         161 "chroot" absent;
-        162 Sync "sync" () immediate { Ok(0) }, Full;
+        162 Sync "sync" () waits { io::synchronize_all().await }, Full;
         163 "acct" absent;
         164 Settimeofday "settimeofday" (time_at, zone_at)
             immediate { time::set(time_at) }, Partial("EPERM: the clock is the machine's");
@@ -539,7 +539,7 @@ macro_rules! for_each_call {
         303 "name_to_handle_at" absent;
         304 "open_by_handle_at" absent;
         305 "clock_adjtime" absent;
-        306 Syncfs "syncfs" (descriptor) immediate { fd::exists(descriptor) }, Full;
+        306 Syncfs "syncfs" (descriptor) waits { io::synchronize_tree(descriptor).await }, Full;
         307 Sendmmsg "sendmmsg" (descriptor, headers_at, count, flags)
             waits { messages::send_many(descriptor, headers_at, count, flags).await }, Partial("as sendto");
         308 "setns" absent;

@@ -184,12 +184,7 @@ impl DescriptionsServer for Server {
                     target => self.status_of(target)?.size,
                 },
             };
-            let place = base
-                .checked_add_signed(offset)
-                .filter(|place| i64::try_from(*place).is_ok())
-                .ok_or(DescriptionError::Invalid)?;
-            open.offset = place;
-            Ok(place)
+            open.seek(base, offset)
         })
     }
 
@@ -235,7 +230,7 @@ impl DescriptionsServer for Server {
         if !self.clients.is_newborn(child) {
             return Err(DescriptionError::Invalid);
         }
-        Server::inherit(self, peer.id(), child);
+        self.open.borrow_mut().inherit(peer.id(), child);
         Ok(())
     }
 
@@ -244,7 +239,7 @@ impl DescriptionsServer for Server {
     }
 
     async fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
-        Server::claim(self, peer, ticket)
+        self.open.borrow_mut().claim(peer, ticket)
     }
 
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {

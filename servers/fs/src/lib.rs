@@ -10,7 +10,6 @@ extern crate alloc;
 
 pub mod archive;
 pub mod data;
-pub mod locks;
 pub mod proc_text;
 pub mod store;
 pub mod walk;

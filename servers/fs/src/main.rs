@@ -46,13 +46,21 @@ async fn component(start: Start) {
         runtime::log!("/dev and /proc cannot be made: {error:?}");
         None
     });
+    let run = start.file(system::RUN_PATH).and_then(|run| system::decode::<system::Run>(run).ok());
+    let mount = run.and_then(|run| run.mount).filter(|mount| {
+        let mounted = store.mount(&mount.path);
+        if let Err(error) = mounted {
+            runtime::log!("the disk's volume cannot be at {} ({error:?}): nothing is there", mount.path);
+        }
+        mounted.is_ok()
+    });
     let (processes, memory) = (start.client::<ProcessClient>("process").ok(), start.client("memory").ok());
     if let (Some(processes), Some(log)) = (&processes, log)
         && processes.log_at(log).is_err()
     {
         runtime::log!("the process server does not hear of /dev/log: what programs say there is refused");
     }
-    let server = Rc::new(server::Server::new(store, processes, memory, start.cores()));
+    let server = Rc::new(server::Server::new(store, processes, memory, start.cores(), mount));
 
     if let Some(processes) = server.processes.clone() {
         let (exporter, unsure, asked) = (server.clone(), server.clone(), processes.clone());

@@ -5,11 +5,11 @@ use alloc::string::{String, ToString};
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
-use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, Opened, Unnamed, open};
+use contracts::files::{Beyond, Change, Elsewhere, FilesServer, Lock, Name, Opened, PathError, Tree, Unnamed, open};
 use fs_core::data::Data;
-use fs_core::locks::{Owner, owner};
 use fs_core::store::{Content, InodeId, ROOT};
 use fs_core::walk::{Located, Walked, walk, walk_from};
+use open_files::locks::Owner;
 
 use crate::processes;
 use crate::server::{Server, Target};
@@ -18,7 +18,19 @@ use crate::server::{Server, Target};
 const LINK_BYTES_MAX: usize = 700;
 
 impl Server {
-    fn walk(&self, peer: &Peer, name: &Name, follow: bool) -> Result<Walked, DescriptionError> {
+    /// Walks a path to its end in this tree. The place where the volume is counts as such only if
+    /// `is_mount_meant`; else that is the volume's root.
+    fn walk(&self, peer: &Peer, name: &Name, follow: bool, is_mount_meant: bool) -> Result<Walked, PathError> {
+        let walked = self.walk_in_tree(peer, name, follow)?;
+        match walked.place {
+            Located::Beyond(path) if !is_mount_meant || walked.name.is_none() => {
+                Err(PathError::Beyond(Beyond { tree: Tree::Volume, path }))
+            }
+            _ => Ok(walked),
+        }
+    }
+
+    fn walk_in_tree(&self, peer: &Peer, name: &Name, follow: bool) -> Result<Walked, DescriptionError> {
         let store = self.store.borrow();
         let mut walked = match name.directory {
             None => walk(&store, &name.path, follow)?,
@@ -40,31 +52,34 @@ impl Server {
     }
 
     /// Directory and name for making something: nothing may be there. `Exists`, `Denied` in /proc.
-    fn vacant(&self, peer: &Peer, path: &Name, directory_wanted: bool) -> Result<(InodeId, String), DescriptionError> {
-        let walked = self.walk(peer, path, false)?;
-        match walked.place {
-            Located::Vacant { directory, name } if directory_wanted || !walked.wants_directory => Ok((directory, name)),
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
-            Located::Inode(_) => Err(DescriptionError::Exists),
-            Located::Processes(_) => Err(DescriptionError::Denied),
+    fn vacant(&self, peer: &Peer, path: &Name, directory_wanted: bool) -> Result<(InodeId, String), PathError> {
+        let walked = self.walk(peer, path, false, true)?;
+        Err(match walked.place {
+            Located::Vacant { directory, name } if directory_wanted || !walked.wants_directory => {
+                return Ok((directory, name));
+            }
+            Located::Vacant { .. } => DescriptionError::NotFound,
+            Located::Inode(_) | Located::Beyond(_) => DescriptionError::Exists,
+            Located::Processes(_) => DescriptionError::Denied,
         }
+        .into())
     }
 
     /// Directory and name of something that is there.
-    fn named(&self, peer: &Peer, path: &Name) -> Result<(InodeId, String), DescriptionError> {
-        let walked = self.walk(peer, path, false)?;
+    fn named(&self, peer: &Peer, path: &Name) -> Result<(InodeId, String), PathError> {
+        let walked = self.walk(peer, path, false, true)?;
         match walked.place {
-            Located::Inode(_) => walked.name.ok_or(DescriptionError::Invalid),
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
-            Located::Processes(_) => Err(DescriptionError::Denied),
+            Located::Inode(_) | Located::Beyond(_) => Ok(walked.name.ok_or(DescriptionError::Invalid)?),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound.into()),
+            Located::Processes(_) => Err(DescriptionError::Denied.into()),
         }
     }
 
-    fn inode(&self, peer: &Peer, path: &Name, follow: bool) -> Result<InodeId, DescriptionError> {
-        match self.walk(peer, path, follow)?.place {
+    fn inode(&self, peer: &Peer, path: &Name, follow: bool) -> Result<InodeId, PathError> {
+        match self.walk(peer, path, follow, false)?.place {
             Located::Inode(inode) => Ok(inode),
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
-            Located::Processes(_) => Err(DescriptionError::Denied),
+            Located::Vacant { .. } | Located::Beyond(_) => Err(DescriptionError::NotFound.into()),
+            Located::Processes(_) => Err(DescriptionError::Denied.into()),
         }
     }
 
@@ -109,26 +124,20 @@ impl Server {
         Ok(inode)
     }
 
-    fn create_and_open(
-        &self,
-        peer: &Peer,
-        path: &Name,
-        flags: u32,
-        permissions: u32,
-    ) -> Result<Opened, DescriptionError> {
+    fn create_and_open(&self, peer: &Peer, path: &Name, flags: u32, permissions: u32) -> Result<Opened, PathError> {
         let exclusive = flags & open::EXCLUSIVE != 0;
-        let walked = self.walk(peer, path, !exclusive && flags & open::NO_FOLLOW == 0)?;
+        let walked = self.walk(peer, path, !exclusive && flags & open::NO_FOLLOW == 0, false)?;
         let opened = match walked.place {
             Located::Vacant { directory, name } => {
                 if walked.wants_directory {
-                    return Err(DescriptionError::IsDirectory);
+                    return Err(DescriptionError::IsDirectory.into());
                 }
                 let inode = self.create(directory, &name, path, Content::File(Data::default()), permissions)?;
                 self.open_inode(peer, inode, flags)
             }
             Located::Inode(_) if exclusive => Err(DescriptionError::Exists),
             Located::Inode(inode) => self.open_inode(peer, inode, flags),
-            Located::Processes(_) => Err(DescriptionError::Denied),
+            Located::Processes(_) | Located::Beyond(_) => Err(DescriptionError::Denied),
         }?;
         self.call_opened(peer, &opened, walked.name);
         Ok(opened)
@@ -144,12 +153,7 @@ impl Server {
     }
 
     /// Directory and name of a file that has none.
-    fn place_of_unnamed(
-        &self,
-        peer: &Peer,
-        place: &Name,
-        purpose: Unnamed,
-    ) -> Result<(InodeId, String), DescriptionError> {
+    fn place_of_unnamed(&self, peer: &Peer, place: &Name, purpose: Unnamed) -> Result<(InodeId, String), PathError> {
         if let Unnamed::Memory { .. } = purpose {
             return Ok((ROOT, place.path.clone()));
         }
@@ -157,7 +161,7 @@ impl Server {
         let store = self.store.borrow();
         store.names(directory)?;
         if store.status(directory)?.links == 0 {
-            return Err(DescriptionError::NotFound);
+            return Err(DescriptionError::NotFound.into());
         }
         // No name of a file begins so that was not chosen to.
         Ok((directory, "#".into()))
@@ -176,7 +180,7 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.server.locks.borrow_mut().wait_is_over(self.owner);
+        self.server.open.borrow_mut().locks.wait_is_over(self.owner);
     }
 }
 
@@ -184,18 +188,13 @@ impl Server {
     /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
     /// not opened for what the lock guards.
     fn to_lock(&self, peer: &Peer, id: DescriptionId, lock: &Lock) -> Result<(InodeId, Owner), DescriptionError> {
-        self.with(peer, id, |open| match open.target {
-            Target::Inode(inode) if open.permits(lock) => {
-                self.may_map(inode, lock)?;
-                Ok((inode, owner(lock.kind, peer.id(), id)))
-            }
-            Target::Inode(_) => Err(DescriptionError::BadId),
-            _ => Err(DescriptionError::Invalid),
-        })
+        let found = self.open.borrow_mut().to_lock(peer, id, lock)?;
+        self.may_map(found.0, lock)?;
+        Ok(found)
     }
 
     fn try_lock(&self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<(), DescriptionError> {
-        if self.locks.borrow_mut().set(inode, owner, lock)? {
+        if self.open.borrow_mut().locks.set(inode, owner, lock)? {
             self.unlocked.changed();
         }
         Ok(())
@@ -203,8 +202,8 @@ impl Server {
 }
 
 impl FilesServer for Server {
-    async fn open(&self, peer: &Peer, path: Name, flags: u32, permissions: u32) -> Result<Opened, DescriptionError> {
-        let walked = self.walk(peer, &path, flags & open::NO_FOLLOW == 0)?;
+    async fn open(&self, peer: &Peer, path: Name, flags: u32, permissions: u32) -> Result<Opened, PathError> {
+        let walked = self.walk(peer, &path, flags & open::NO_FOLLOW == 0, false)?;
         match walked.place {
             Located::Processes(rest) => {
                 if let Some(own) = processes::own_folder(&rest, path.process) {
@@ -214,15 +213,15 @@ impl FilesServer for Server {
                     return Ok(elsewhere(Kind::File, Elsewhere::Descriptor(number)));
                 }
                 if flags & open::WRITE != 0 {
-                    return Err(DescriptionError::Denied);
+                    return Err(DescriptionError::Denied.into());
                 }
                 if rest == processes::SELF {
-                    return Err(DescriptionError::Loop);
+                    return Err(DescriptionError::Loop.into());
                 }
                 let target = self.proc_target(&rest).await?;
                 let kind = processes::kind(&target);
                 if flags & open::DIRECTORY != 0 && kind != Kind::Directory {
-                    return Err(DescriptionError::NotDirectory);
+                    return Err(DescriptionError::NotDirectory.into());
                 }
                 Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, permissions: 0, elsewhere: None })
             }
@@ -232,14 +231,18 @@ impl FilesServer for Server {
                 self.call_opened(peer, &opened, walked.name);
                 Ok(opened)
             }
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Vacant { .. } | Located::Beyond(_) => Err(DescriptionError::NotFound.into()),
         }
     }
 
-    async fn status(&self, peer: &Peer, path: Name, follow: bool) -> Result<Status, DescriptionError> {
-        match self.walk(peer, &path, follow)?.place {
-            Located::Inode(inode) => self.store.borrow().status(inode),
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+    async fn locate(&self, peer: &Peer, path: Name, follow: bool) -> Result<(), PathError> {
+        self.walk(peer, &path, follow, true).map(drop)
+    }
+
+    async fn status(&self, peer: &Peer, path: Name, follow: bool) -> Result<Status, PathError> {
+        match self.walk(peer, &path, follow, false)?.place {
+            Located::Inode(inode) => Ok(self.store.borrow().status(inode)?),
+            Located::Vacant { .. } | Located::Beyond(_) => Err(DescriptionError::NotFound.into()),
             Located::Processes(rest)
                 if rest == processes::SELF || processes::own_descriptor(&rest, path.process).is_some() =>
             {
@@ -252,35 +255,38 @@ impl FilesServer for Server {
         }
     }
 
-    async fn set_status(&self, peer: &Peer, path: Name, follow: bool, change: Change) -> Result<(), DescriptionError> {
+    async fn set_status(&self, peer: &Peer, path: Name, follow: bool, change: Change) -> Result<(), PathError> {
         let inode = self.inode(peer, &path, follow)?;
-        self.store.borrow_mut().change(inode, &change)
+        Ok(self.store.borrow_mut().change(inode, &change)?)
     }
 
-    async fn make_directory(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), DescriptionError> {
+    async fn make_directory(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), PathError> {
         let (directory, name) = self.vacant(peer, &path, true)?;
-        self.create(directory, &name, &path, Content::empty_directory(directory), permissions).map(drop)
+        self.create(directory, &name, &path, Content::empty_directory(directory), permissions)?;
+        Ok(())
     }
 
-    async fn make_link(&self, peer: &Peer, path: Name, target: String) -> Result<(), DescriptionError> {
+    async fn make_link(&self, peer: &Peer, path: Name, target: String) -> Result<(), PathError> {
         if target.is_empty() {
-            return Err(DescriptionError::NotFound);
+            return Err(DescriptionError::NotFound.into());
         }
         if target.len() > LINK_BYTES_MAX {
-            return Err(DescriptionError::NameTooLong);
+            return Err(DescriptionError::NameTooLong.into());
         }
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.create(directory, &name, &path, Content::Link(target), 0o777).map(drop)
+        self.create(directory, &name, &path, Content::Link(target), 0o777)?;
+        Ok(())
     }
 
-    async fn make_socket(&self, peer: &Peer, path: Name, permissions: u32) -> Result<u64, DescriptionError> {
+    async fn make_socket(&self, peer: &Peer, path: Name, permissions: u32) -> Result<u64, PathError> {
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.create(directory, &name, &path, Content::Socket, permissions)
+        Ok(self.create(directory, &name, &path, Content::Socket, permissions)?)
     }
 
-    async fn make_pipe(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), DescriptionError> {
+    async fn make_pipe(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), PathError> {
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.create(directory, &name, &path, Content::Pipe, permissions).map(drop)
+        self.create(directory, &name, &path, Content::Pipe, permissions)?;
+        Ok(())
     }
 
     async fn open_unnamed(
@@ -290,7 +296,7 @@ impl FilesServer for Server {
         flags: u32,
         permissions: u32,
         purpose: Unnamed,
-    ) -> Result<Opened, DescriptionError> {
+    ) -> Result<Opened, PathError> {
         let (directory, name) = self.place_of_unnamed(peer, &place, purpose)?;
         self.room(peer)?;
         let inode = {
@@ -299,20 +305,20 @@ impl FilesServer for Server {
             store.give_to(inode, place.owner);
             inode
         };
-        let id = self.add_opened(peer, Target::Inode(inode), flags);
+        let id = self.open.borrow_mut().add(peer, Target::Inode(inode), flags);
         let name = if let Unnamed::Temporary { .. } = purpose { format!("{name}{inode}") } else { name };
         let opened = Opened { id, kind: Kind::File, size: 0, permissions, elsewhere: None };
         self.call_opened(peer, &opened, Some((directory, name)));
         Ok(opened)
     }
 
-    async fn link_opened(&self, peer: &Peer, id: DescriptionId, path: Name) -> Result<(), DescriptionError> {
+    async fn link_opened(&self, peer: &Peer, id: DescriptionId, path: Name) -> Result<(), PathError> {
         let inode = self.with(peer, id, |open| match open.target {
             Target::Inode(inode) | Target::Device(inode, _) => Ok(inode),
             _ => Err(DescriptionError::CrossDevice),
         })?;
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())
+        Ok(self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())?)
     }
 
     async fn seals(&self, peer: &Peer, id: DescriptionId) -> Result<u32, DescriptionError> {
@@ -326,42 +332,55 @@ impl FilesServer for Server {
         self.seal(peer, id, seals)
     }
 
-    async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError> {
+    async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), PathError> {
         let inode = self.inode(peer, &existing, follow)?;
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())
+        Ok(self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())?)
     }
 
-    async fn read_link(&self, peer: &Peer, path: Name) -> Result<String, DescriptionError> {
-        match self.walk(peer, &path, false)?.place {
+    async fn read_link(&self, peer: &Peer, path: Name) -> Result<String, PathError> {
+        match self.walk(peer, &path, false, false)?.place {
             Located::Inode(inode) => match &self.store.borrow().get(inode)?.content {
                 Content::Link(target) => Ok(target.clone()),
-                _ => Err(DescriptionError::Invalid),
+                _ => Err(DescriptionError::Invalid.into()),
             },
-            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Vacant { .. } | Located::Beyond(_) => Err(DescriptionError::NotFound.into()),
             Located::Processes(rest) if rest == processes::SELF => Ok(path.process.to_string()),
-            Located::Processes(rest) => self.proc_target(&rest).await.and(Err(DescriptionError::Invalid)),
+            Located::Processes(rest) => {
+                self.proc_target(&rest).await?;
+                Err(DescriptionError::Invalid.into())
+            }
         }
     }
 
-    async fn remove(&self, peer: &Peer, path: Name, directory: bool) -> Result<(), DescriptionError> {
+    async fn remove(&self, peer: &Peer, path: Name, directory: bool) -> Result<(), PathError> {
         let (at, name) = self.named(peer, &path)?;
-        self.store.borrow_mut().remove(at, &name, directory, runtime::realtime_ns())
+        Ok(self.store.borrow_mut().remove(at, &name, directory, runtime::realtime_ns())?)
     }
 
-    async fn rename(&self, peer: &Peer, from: Name, to: Name) -> Result<(), DescriptionError> {
+    async fn rename(&self, peer: &Peer, from: Name, to: Name) -> Result<(), PathError> {
         let (from_at, from_name) = self.named(peer, &from)?;
-        let walked = self.walk(peer, &to, false)?;
+        let walked = self.walk(peer, &to, false, true)?;
         if matches!(walked.place, Located::Processes(_)) {
-            return Err(DescriptionError::CrossDevice);
+            return Err(DescriptionError::CrossDevice.into());
         }
         let (to_at, to_name) = walked.name.ok_or(DescriptionError::Invalid)?;
-        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), runtime::realtime_ns())
+        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), runtime::realtime_ns())?;
+        Ok(())
     }
 
     async fn space(&self, _peer: &Peer) -> Result<(u64, u64), DescriptionError> {
         let budget = self.store.borrow().budget;
         Ok((budget.used, budget.limit - budget.used))
+    }
+
+    /// Nothing here outlives the machine.
+    async fn synchronize(&self, peer: &Peer, id: DescriptionId, _whole: bool) -> Result<(), DescriptionError> {
+        self.with(peer, id, |_| Ok(()))
+    }
+
+    async fn synchronize_all(&self, _peer: &Peer) -> Result<(), DescriptionError> {
+        Ok(())
     }
 
     async fn reopen(&self, peer: &Peer, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError> {
@@ -422,7 +441,7 @@ impl FilesServer for Server {
             Err(DescriptionError::WouldBlock) if wait => {}
             other => return other,
         }
-        self.locks.borrow_mut().wait(inode, owner, &lock)?;
+        self.open.borrow_mut().locks.wait(inode, owner, &lock)?;
         let _waiting = Waiting { server: self, owner };
         self.unlocked
             .until(|| {
@@ -440,7 +459,7 @@ impl FilesServer for Server {
         lock: Lock,
     ) -> Result<Option<Lock>, DescriptionError> {
         let (inode, owner) = self.to_lock(peer, id, &lock)?;
-        Ok(self.locks.borrow().test(inode, owner, &lock))
+        Ok(self.open.borrow().locks.test(inode, owner, &lock))
     }
 
     fn peer_closed(&self, peer: &Peer) {

@@ -4,15 +4,46 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use contracts::files::PROC_DEVICE;
+use contracts::files::{PROC_DEVICE, VOLUME_DEVICE};
 use contracts::process::{Identity, Ids, ProcessLine, THREADS_MAX};
+
+use system::Mount;
 
 use crate::store::DEVICE as STORE_DEVICE;
 
 /// Clock ticks per second as programs are told (AT_CLKTCK).
 const TICKS_PER_S: u64 = 100;
 const PAGE_KIB: u64 = 4;
-const MOUNTS: &str = "root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n";
+
+/// What is mounted where, as /proc/mounts has it.
+pub fn mounts(volume: Option<&Mount>) -> String {
+    let volume = volume.map(|Mount { path, is_read_only }| {
+        let options = if *is_read_only { "ro" } else { "rw" };
+        format!("/dev/vda {} ext4 {options},noatime 0 0\n", escaped(path))
+    });
+    format!("root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n{}", volume.unwrap_or_default())
+}
+
+/// The same as a process's mountinfo has it. The third number is the device's, as stat shows it.
+pub fn mount_table(volume: Option<&Mount>) -> String {
+    let volume = volume.map(|Mount { path, is_read_only }| {
+        let options = if *is_read_only { "ro" } else { "rw" };
+        format!("3 1 0:{VOLUME_DEVICE} / {} {options},noatime - ext4 /dev/vda {options}\n", escaped(path))
+    });
+    format!(
+        "1 0 0:{STORE_DEVICE} / / rw - tmpfs root rw\n2 1 0:{PROC_DEVICE} / /proc ro - proc proc ro\n{}",
+        volume.unwrap_or_default()
+    )
+}
+
+/// A path as fields that end at blanks have it.
+fn escaped(path: &str) -> String {
+    let escape = |letter: char| match letter {
+        ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", u32::from(letter)),
+        other => other.into(),
+    };
+    path.chars().map(escape).collect()
+}
 
 /// Files in each process's directory.
 pub const PROCESS_FILES: [&str; 6] = ["stat", "status", "cmdline", "comm", "mounts", "mountinfo"];
@@ -83,7 +114,7 @@ fn identity_lines(identity: &Identity) -> String {
 }
 
 /// A process's file; `None` if there is none of that name.
-pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
+pub fn process_file(name: &str, line: &ProcessLine, volume: Option<&Mount>) -> Option<String> {
     let ticks = line.cpu_ns / (1_000_000_000 / TICKS_PER_S);
     let (id, parent, state) = (line.process, line.parent, line.state);
     Some(match name {
@@ -115,18 +146,17 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
         "cmdline" if line.command_line.is_empty() => String::new(),
         "cmdline" => format!("{}\0", line.command_line.replace(' ', "\0")),
         "comm" => format!("{}\n", line.name),
-        "mounts" => MOUNTS.into(),
-        // The second number is the device's, as stat shows it.
-        "mountinfo" => {
-            format!("1 0 0:{STORE_DEVICE} / / rw - tmpfs root rw\n2 1 0:{PROC_DEVICE} / /proc ro - proc proc ro\n")
-        }
+        "mounts" => mounts(volume),
+        "mountinfo" => mount_table(volume),
         _ => return None,
     })
 }
 
 /// What the machine tells about itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Machine {
+pub struct Machine<'a> {
+    /// The volume on its disk.
+    pub volume: Option<&'a Mount>,
     /// Since boot.
     pub uptime_ns: u64,
     /// When that was, in seconds since 1970.
@@ -144,7 +174,7 @@ pub struct Machine {
 }
 
 /// A file at the top of /proc; `None` if there is none of that name.
-pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
+pub fn system_file(name: &str, machine: &Machine<'_>) -> Option<String> {
     let centiseconds = machine.uptime_ns / 10_000_000;
     let (seconds, part) = (centiseconds / 100, centiseconds % 100);
     Some(match name {
@@ -157,8 +187,10 @@ pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
         }
         "uptime" => format!("{seconds}.{part:02} 0.00\n"),
         "loadavg" => format!("0.00 0.00 0.00 1/{} {}\n", machine.processes, machine.processes),
-        "mounts" => MOUNTS.into(),
-        "filesystems" => String::from("nodev\ttmpfs\nnodev\tproc\n"),
+        "mounts" => mounts(machine.volume),
+        "filesystems" => {
+            format!("nodev\ttmpfs\nnodev\tproc\n{}", if machine.volume.is_some() { "\text4\n" } else { "" })
+        }
         "cpuinfo" => (0..machine.cores)
             .map(|core| format!("processor\t: {core}\nvendor_id\t: Pelago\nmodel name\t: x86-64\n\n"))
             .collect(),
@@ -192,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn the_volume_is_told_among_mounts() {
+        let volume = Mount { path: "/my data".into(), is_read_only: true };
+        assert!(mounts(Some(&volume)).ends_with("ro 0 0\n/dev/vda /my\\040data ext4 ro,noatime 0 0\n"));
+        assert!(mount_table(Some(&volume)).ends_with("\n3 1 0:5 / /my\\040data ro,noatime - ext4 /dev/vda ro\n"));
+        assert!(!mounts(None).contains("ext4") && !mount_table(None).contains("ext4"));
+    }
+
+    #[test]
     fn settings_are_told_in_folders() {
         assert_eq!(setting("sys"), Some(Setting::Folder(vec!["sys/fs", "sys/kernel"])));
         assert_eq!(setting("sys/kernel"), Some(Setting::Folder(vec!["sys/kernel/threads-max"])));
@@ -219,17 +259,17 @@ mod tests {
             cpu_ns: 20_000_000,
             children_cpu_ns: 0,
         };
-        let stat = process_file("stat", &line).unwrap();
+        let stat = process_file("stat", &line, None).unwrap();
         let fields: Vec<_> = stat.split_whitespace().collect();
         assert_eq!(
             (fields.len(), fields[1], fields[3], fields[13], fields[22], fields[23]),
             (52, "(sh)", "1", "2", "36864", "9")
         );
-        let status = process_file("status", &line).unwrap();
+        let status = process_file("status", &line, None).unwrap();
         assert!(status.contains("\nUid:\t1\t2\t3\t2\nGid:\t4\t5\t6\t5\nGroups:\t7 8 \nVmSize:"), "{status}");
-        assert_eq!(process_file("cmdline", &line).unwrap(), "sh\0-c\0ls\0");
-        assert!(PROCESS_FILES.iter().all(|name| process_file(name, &line).is_some()));
+        assert_eq!(process_file("cmdline", &line, None).unwrap(), "sh\0-c\0ls\0");
+        assert!(PROCESS_FILES.iter().all(|name| process_file(name, &line, None).is_some()));
         assert!(SYSTEM_FILES.iter().all(|name| system_file(name, &Machine::default()).is_some()));
-        assert!(process_file("x", &line).is_none() && system_file("x", &Machine::default()).is_none());
+        assert!(process_file("x", &line, None).is_none() && system_file("x", &Machine::default()).is_none());
     }
 }

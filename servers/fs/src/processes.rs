@@ -68,6 +68,7 @@ impl Server {
                 let (pages_used, pages_free) = self.machine_pages().await;
                 let processes = self.process_ids().await.len() as u32;
                 let machine = Machine {
+                    volume: self.mount.as_ref(),
                     uptime_ns: runtime::now_ns(),
                     booted_s: (runtime::realtime_ns() - runtime::now_ns()) / 1_000_000_000,
                     cores: self.cores,
@@ -94,7 +95,7 @@ impl Server {
             }
             (Some(id), Some(name), None) => {
                 let line = self.process_line(id).await?;
-                process_file(name, &line)
+                process_file(name, &line, self.mount.as_ref())
                     .map(|text| Target::Text(path.into(), text.into_bytes(), owner(&line)))
                     .ok_or(DescriptionError::NotFound)
             }

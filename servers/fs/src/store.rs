@@ -16,6 +16,7 @@ use system::{NAME_BYTES_MAX, file_name};
 
 use crate::archive::{MemberKind, members};
 use crate::data::{Budget, Data};
+use crate::walk::{Located, walk};
 
 /// Names an inode; never used again.
 pub type InodeId = u64;
@@ -56,6 +57,8 @@ pub enum Content {
     Pipe,
     /// Where /proc is mounted.
     Processes,
+    /// Where the volume on the disk is.
+    Volume,
 }
 
 /// One inode.
@@ -81,6 +84,8 @@ pub struct Inode {
 pub struct Store {
     inodes: BTreeMap<InodeId, Inode>,
     last_id: InodeId,
+    /// Where the volume is mounted, and the directory that this is in.
+    volume: Option<(InodeId, InodeId)>,
     /// Pages written and allowed.
     pub budget: Budget,
 }
@@ -97,7 +102,7 @@ impl Inode {
     pub fn kind(&self) -> Kind {
         match self.content {
             Content::File(_) => Kind::File,
-            Content::Directory { .. } | Content::Processes => Kind::Directory,
+            Content::Directory { .. } | Content::Processes | Content::Volume => Kind::Directory,
             Content::Link(_) => Kind::SymbolicLink,
             Content::Device(number) if number >> 8 == 5 => Kind::Terminal,
             Content::Device(_) => Kind::Device,
@@ -119,8 +124,12 @@ fn check_name(name: &str) -> Result<(), Error> {
 impl Store {
     /// An empty root that may hold so many written pages.
     pub fn new(pages_limit: u64) -> Store {
-        let mut store =
-            Store { inodes: BTreeMap::new(), last_id: ROOT, budget: Budget { used: 0, limit: pages_limit } };
+        let mut store = Store {
+            inodes: BTreeMap::new(),
+            last_id: ROOT,
+            volume: None,
+            budget: Budget { used: 0, limit: pages_limit },
+        };
         let content = Content::empty_directory(ROOT);
         store.inodes.insert(ROOT, Inode { links: 1, ..inode(content, 0o755, 0) });
         store
@@ -306,6 +315,8 @@ impl Store {
     fn check_removable(&self, id: InodeId, wants_directory: bool) -> Result<(), Error> {
         match &self.get(id)?.content {
             Content::Processes => Err(Error::Denied),
+            Content::Volume if wants_directory => Err(Error::Busy),
+            Content::Volume => Err(Error::IsDirectory),
             Content::Directory { .. } if !wants_directory => Err(Error::IsDirectory),
             Content::Directory { names, .. } if !names.is_empty() => Err(Error::NotEmpty),
             Content::Directory { .. } => Ok(()),
@@ -334,6 +345,10 @@ impl Store {
         let moved = *self.names(from.0)?.0.get(from.1).ok_or(Error::NotFound)?;
         if matches!(self.get(moved)?.content, Content::Processes) {
             return Err(Error::Denied);
+        }
+        // Who names paths for the volume knows where it is.
+        if self.volume.is_some_and(|volume| moved == volume.0 || self.is_inside(volume.1, moved)) {
+            return Err(Error::Busy);
         }
         let is_directory = self.get(moved)?.kind() == Kind::Directory;
         let replaced = self.names(to.0)?.0.get(to.1).copied();
@@ -390,7 +405,7 @@ impl Store {
     pub fn data(&self, id: InodeId) -> Result<&Data, Error> {
         match &self.get(id)?.content {
             Content::File(data) => Ok(data),
-            Content::Directory { .. } | Content::Processes => Err(Error::IsDirectory),
+            Content::Directory { .. } | Content::Processes | Content::Volume => Err(Error::IsDirectory),
             _ => Err(Error::Invalid),
         }
     }
@@ -435,7 +450,7 @@ impl Store {
             Content::Directory { names, .. } => (names.len() as u64 * 32, 0),
             Content::Link(target) => (file_name::to_bytes(target).len() as u64, 0),
             Content::Device(number) => (0, *number),
-            Content::Socket | Content::Pipe | Content::Processes => (0, 0),
+            Content::Socket | Content::Pipe | Content::Processes | Content::Volume => (0, 0),
         };
         // A directory counts its own "." and its children's "..".
         let links = match &inode.content {
@@ -560,6 +575,32 @@ impl Store {
     /// An empty directory.
     pub fn make_directory(&mut self, at: InodeId, name: &str, permissions: u32, now_ns: u64) -> Result<InodeId, Error> {
         self.create(at, name, Content::empty_directory(at), permissions, now_ns)
+    }
+
+    /// Has the volume seen at an absolute path, whose directories are made if they are not there.
+    /// What is in the last is hidden. `NotDirectory`, `Loop` and the like; `Exists` for the root
+    /// and for /proc.
+    pub fn mount(&mut self, path: &str) -> Result<(), Error> {
+        let mut at = ROOT;
+        let mut last = None;
+        for end in path
+            .char_indices()
+            .filter(|(index, each)| *each == '/' && *index > 0)
+            .map(|(index, _)| index)
+            .chain([path.len()])
+        {
+            let walked = walk(self, &path[..end], true)?;
+            at = match walked.place {
+                Located::Inode(inode) => inode,
+                Located::Vacant { directory, name } => self.make_directory(directory, &name, 0o755, 0)?,
+                Located::Processes(_) | Located::Beyond(_) => return Err(Error::Exists),
+            };
+            last = Some(self.names(at)?.1);
+        }
+        let above = last.filter(|_| at != ROOT).ok_or(Error::Exists)?;
+        self.get_mut(at)?.content = Content::Volume;
+        self.volume = Some((at, above));
+        Ok(())
     }
 
     /// /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file for

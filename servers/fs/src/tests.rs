@@ -14,7 +14,7 @@ use crate::server::Server;
 #[test]
 fn a_client_gives_what_it_holds_to_the_newborn_only() {
     runtime::testing::run(async {
-        let service = Rc::new(Server::new(Store::new(64), None, None, 1));
+        let service = Rc::new(Server::new(Store::new(64), None, None, 1, None));
         let serve = |channel| {
             runtime::spawn(serve_descriptions(service.clone(), channel));
         };

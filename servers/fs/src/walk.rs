@@ -27,6 +27,8 @@ pub enum Located {
     },
     /// Inside /proc: the rest of the path, clean, without leading slash.
     Processes(String),
+    /// In the volume on the disk: the rest of the path, absolute there.
+    Beyond(String),
 }
 
 /// A place together with the name it was reached by, for operations on names.
@@ -71,11 +73,16 @@ pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Re
             at = store.names(ROOT)?.0.get("proc").copied().ok_or(Error::NotFound)?;
             inside = start.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
         }
-        Located::Vacant { .. } => return Err(Error::NotFound),
+        Located::Vacant { .. } | Located::Beyond(_) => return Err(Error::NotFound),
     }
     let mut links = 0;
     let mut name = None;
     while let Some(part) = rest.pop() {
+        if is_volume(store, at) {
+            rest.push(part);
+            name = None;
+            break;
+        }
         // A removed directory's parent may be gone, too.
         if matches!(store.get(at).map_err(|_| Error::NotFound)?.content, Content::Processes) {
             name = None;
@@ -130,6 +137,16 @@ pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Re
         name = Some((at, part));
         at = next;
     }
+    if is_volume(store, at) {
+        let mut path: String = rest.iter().rev().flat_map(|part| ["/", part]).collect();
+        if path.is_empty() || wants_directory {
+            path.push('/');
+        }
+        if path.len() > PATH_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        return Ok(Walked { place: Located::Beyond(path), name, wants_directory });
+    }
     if matches!(store.get(at)?.content, Content::Processes) {
         return Ok(Walked { place: Located::Processes(inside.join("/")), name, wants_directory });
     }
@@ -137,6 +154,10 @@ pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Re
         store.names(at)?;
     }
     Ok(Walked { place: Located::Inode(at), name, wants_directory })
+}
+
+fn is_volume(store: &Store, at: InodeId) -> bool {
+    store.get(at).is_ok_and(|inode| matches!(inode.content, Content::Volume))
 }
 
 fn parts(path: &str) -> Vec<String> {
@@ -191,6 +212,41 @@ mod tests {
         assert_eq!(at(&store, "/srv/../proc/1/./x/../stat"), Ok(Located::Processes("1/stat".into())));
         assert_eq!(at(&store, "/proc/../srv/file"), at(&store, "/srv/file"));
         assert_eq!(at(&store, "/proc/1/../../srv"), at(&store, "/srv"));
+    }
+
+    #[test]
+    fn the_volume_is_beyond() {
+        let mut store = store();
+        store.mount("/srv/on/disk").unwrap();
+        let beyond = |path: &str| Ok(Located::Beyond(path.into()));
+        store.create(ROOT, "in", Content::Link("srv/on/disk/a/b".into()), 0o777, 0).unwrap();
+        for (path, rest) in [
+            ("/srv/on/disk", "/"),
+            ("/srv/on/disk/", "/"),
+            ("/srv/on/disk/x", "/x"),
+            ("/srv/up/on/./disk//x/../y/.", "/x/../y/./"),
+            ("/srv/on/disk/..", "/../"),
+            ("/in", "/a/b"),
+            ("/in/c/", "/a/b/c/"),
+        ] {
+            assert_eq!(at(&store, path), beyond(rest), "{path}");
+        }
+        assert!(matches!(walk(&store, "/in", false).unwrap().place, Located::Inode(_)));
+        assert!(walk(&store, "/srv/on/disk", false).unwrap().name.is_some_and(|(_, name)| name == "disk"));
+        assert_eq!(walk(&store, "/srv/on/disk/x", false).unwrap().name, None);
+        // Nothing takes it from its place.
+        let (on, _) = walk(&store, "/srv/on/disk", true).unwrap().name.unwrap();
+        assert_eq!(store.rename((on, "disk"), (ROOT, "x"), 0), Err(Error::Busy));
+        assert_eq!(store.rename((ROOT, "srv"), (ROOT, "x"), 0), Err(Error::Busy));
+        store.make_directory(ROOT, "y", 0o755, 0).unwrap();
+        assert_eq!(store.rename((ROOT, "y"), (on, "disk"), 0), Err(Error::Busy));
+        assert_eq!(store.remove(on, "disk", true, 0), Err(Error::Busy));
+        assert_eq!(store.remove(on, "disk", false, 0), Err(Error::IsDirectory));
+        let mut other = Store::new(10);
+        assert_eq!(other.mount("/"), Err(Error::Exists));
+        other.create(ROOT, "f", Content::File(Data::default()), 0o644, 0).unwrap();
+        assert_eq!(other.mount("/f/x"), Err(Error::NotDirectory));
+        assert_eq!(other.mount("/f"), Err(Error::NotDirectory));
     }
 
     #[test]

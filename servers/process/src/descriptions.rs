@@ -115,6 +115,7 @@ impl Service {
         let origin = match peer.name() {
             "fs" => Origin::Files,
             "tcp" => Origin::Network,
+            "volume" => Origin::Volume,
             _ => return,
         };
         self.exporters.borrow_mut().insert(origin, ProcessEvents::new(peer));

@@ -286,7 +286,7 @@ impl Descriptions {
                 Origin::Process => self.check(client, right.token)?,
                 Origin::Console => {}
                 _ if self.tickets.contains_key(&right.token) => return Err(Error::Invalid),
-                Origin::Files | Origin::Network => {}
+                Origin::Files | Origin::Network | Origin::Volume => {}
             }
         }
         let sent = self.sockets.send(id, sender, offered, get)?;
@@ -302,14 +302,16 @@ impl Descriptions {
         match right.origin {
             Origin::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(IN_FLIGHT)),
             Origin::Console => {}
-            Origin::Files | Origin::Network => drop(self.tickets.insert(right.token, (right.origin, None))),
+            Origin::Files | Origin::Network | Origin::Volume => {
+                self.tickets.insert(right.token, (right.origin, None));
+            }
         }
     }
 
     /// Settles the tickets of rights that were not sent.
     pub fn lose(&mut self, rights: &[Right]) {
         let strange = rights.iter().filter(|right| !self.tickets.contains_key(&right.token));
-        let tickets = strange.filter(|right| matches!(right.origin, Origin::Files | Origin::Network));
+        let tickets = strange.filter(|right| matches!(right.origin, Origin::Files | Origin::Network | Origin::Volume));
         self.settled.extend(tickets.map(|right| (right.origin, right.token)));
     }
 
@@ -333,8 +335,8 @@ impl Descriptions {
                     }
                 }
                 Origin::Console => {}
-                Origin::Files | Origin::Network if options.peek => {}
-                Origin::Files | Origin::Network => {
+                Origin::Files | Origin::Network | Origin::Volume if options.peek => {}
+                Origin::Files | Origin::Network | Origin::Volume => {
                     self.tickets.insert(right.token, (right.origin, Some(client)));
                 }
             }
@@ -373,7 +375,7 @@ impl Descriptions {
             match right.origin {
                 Origin::Process => self.take_from_flight(right.token),
                 Origin::Console => {}
-                Origin::Files | Origin::Network => {
+                Origin::Files | Origin::Network | Origin::Volume => {
                     self.tickets.remove(&right.token);
                     self.settled.push((right.origin, right.token));
                 }

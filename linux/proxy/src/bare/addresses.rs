@@ -1,7 +1,6 @@
 //! Socket addresses in the program's memory, and the files that stand for those within the machine.
 
-use contracts::descriptions::{DescriptionError, Kind};
-use contracts::files::Name;
+use contracts::descriptions::Kind;
 use contracts::sockets::{Address, LOCAL_NAME_MAX, LocalAddress, SocketAddress, SocketAddress6};
 use personality::Errno;
 use personality::descriptors::server;
@@ -12,9 +11,8 @@ use zerocopy::IntoBytes;
 
 use super::errors::Failure;
 use super::files::resolved;
-use super::proxy::proxy;
+use super::places::{Place, at_place, number_of};
 use super::user::{self, with_state};
-use super::wait::answer;
 
 /// Bytes of the family, with which every address begins.
 const FAMILY_BYTES: u64 = 2;
@@ -60,7 +58,7 @@ fn given(server: u32, at: u64, bytes: u64) -> Result<Given, Errno> {
     }
 }
 
-fn path_of(address: &LocalAddress) -> Result<Name, Errno> {
+fn path_of(address: &LocalAddress) -> Result<Place, Errno> {
     resolved(AT_FDCWD as u64, &file_name::to_text(&address.name))
 }
 
@@ -70,11 +68,11 @@ pub async fn found(server: u32, at: u64, bytes: u64) -> Result<Address, Failure>
         Given::Address(address) => return Ok(address),
         Given::Path(address) => address,
     };
-    let status = answer(proxy().files()?.status(path_of(&address)?, true)).await?;
+    let (server, status) = at_place(path_of(&address)?, |files, name| files.status(name, true)).await?;
     if status.kind != Kind::Socket {
         return Err(Errno::ECONNREFUSED.into());
     }
-    Ok(Address::Local(LocalAddress { file: Some(status.inode), ..address }))
+    Ok(Address::Local(LocalAddress { file: Some(number_of(server, status.inode)), ..address }))
 }
 
 /// What to bind to: a path's file is made. `EADDRINUSE`.
@@ -84,20 +82,20 @@ pub async fn made(server: u32, at: u64, bytes: u64) -> Result<Address, Failure> 
         Given::Path(address) => address,
     };
     let permissions = 0o777 & !with_state(|state| state.umask as u32);
-    match answer(proxy().files()?.make_socket(path_of(&address)?, permissions)).await {
-        Ok(file) => Ok(Address::Local(LocalAddress { file: Some(file), ..address })),
-        Err(channel::CallError::Server(DescriptionError::Exists)) => Err(Errno::EADDRINUSE.into()),
-        Err(error) => Err(error.into()),
+    match at_place(path_of(&address)?, |files, name| files.make_socket(name, permissions)).await {
+        Ok((_, file)) => Ok(Address::Local(LocalAddress { file: Some(file), ..address })),
+        Err(Failure::Errno(Errno::EEXIST)) => Err(Errno::EADDRINUSE.into()),
+        Err(failure) => Err(failure),
     }
 }
 
 /// The file that was made goes: nothing was bound to it.
 pub async fn unmade(address: Address) {
     if let Address::Local(address @ LocalAddress { file: Some(_), .. }) = address
-        && let (Ok(path), Ok(files)) = (path_of(&address), proxy().files())
+        && let Ok(path) = path_of(&address)
     {
         // Somebody else may have removed it meanwhile.
-        let _ = files.remove(path, false).await;
+        let _ = at_place(path, |files, name| files.remove(name, false)).await;
     }
 }
 

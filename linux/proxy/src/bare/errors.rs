@@ -70,6 +70,8 @@ impl AsErrno for DescriptionError {
             E::DestinationRequired => Errno::EDESTADDRREQ,
             E::NoDevice => Errno::ENXIO,
             E::Busy => Errno::EBUSY,
+            E::ReadOnly => Errno::EROFS,
+            E::TooManyLinks => Errno::EMLINK,
         }
     }
 }

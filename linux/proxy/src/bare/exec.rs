@@ -26,6 +26,7 @@ use super::errors::{Failure, Outcome};
 use super::fd::close_description;
 use super::input_output::description;
 use super::load::{Opened, place_interpreter};
+use super::places::at_place;
 use super::proxy::{listen, proxy};
 use super::syscall::begin_program;
 use super::user::{self, with_block, with_state, with_thread};
@@ -196,10 +197,10 @@ pub async fn execve_at([directory, path, arguments, environment, flags]: [u64; 5
     }
     let found = description(directory)?;
     let by_descriptor = named.is_empty() && flags & AT_EMPTY_PATH != 0;
-    if found.server != server::FS {
+    if !found.is_file() {
         return Err(if by_descriptor { Errno::EACCES } else { Errno::ENOTDIR }.into());
     }
-    let own = answer(proxy().files()?.path_of(found.id)).await?;
+    let own = answer(proxy().files_of(found.id)?.path_of(found.id)).await?;
     let (path, opened) = if by_descriptor {
         let closes = with_state(|state| state.descriptors.close_on_exec(directory))?;
         (own, Some(Named { id: found.id, descriptor: directory, closes }))
@@ -222,7 +223,8 @@ pub async fn execve_at([directory, path, arguments, environment, flags]: [u64; 5
 
 /// `ELOOP` for a symbolic link.
 async fn not_a_link(directory: u64, path: &str) -> Result<(), Failure> {
-    let found = answer(proxy().files()?.status(super::files::resolved(directory, path)?, false)).await?;
+    let place = super::files::resolved(directory, path)?;
+    let (_, found) = at_place(place, |files, name| files.status(name, false)).await?;
     if found.kind == Kind::SymbolicLink { Err(Errno::ELOOP.into()) } else { Ok(()) }
 }
 

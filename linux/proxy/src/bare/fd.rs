@@ -167,8 +167,8 @@ pub async fn control_at_server(descriptor: u64, command: u64, argument: u64) -> 
     let found = description(descriptor)?;
     let flags = found.flags & !CHANGEABLE | argument as u32 & CHANGEABLE;
     // A forked child or parent may have changed it meanwhile, so it is always told.
-    if found.server == server::FS {
-        answer(proxy().files()?.set_append(found.id, flags & O_APPEND != 0)).await?;
+    if found.is_file() {
+        answer(proxy().files_of(found.id)?.set_append(found.id, flags & O_APPEND != 0)).await?;
     }
     with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.flags = flags))?;
     Ok(0)

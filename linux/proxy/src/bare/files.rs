@@ -17,6 +17,7 @@ use system::file_name;
 
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description};
+use super::places::{Place, at_place, in_one_tree};
 use super::proxy::proxy;
 use super::user::{self, with_state};
 use super::wait::answer;
@@ -59,7 +60,7 @@ fn own_descriptor(path: &str) -> Option<u64> {
 }
 
 /// A path of the program, against a directory descriptor if it is relative.
-pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
+pub fn resolved(directory: u64, path: &str) -> Result<Place, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -67,22 +68,26 @@ pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
     if directory as i32 == AT_FDCWD || path.starts_with('/') {
         let current = with_state(|state| state.directory);
         let path = absolute(current.as_str(), path)?;
-        return Ok(Name { directory: None, path: own_program(&path).unwrap_or(path), process, owner });
+        return Ok(at_root(own_program(&path).unwrap_or(path), process, owner));
     }
     let found = description(directory)?;
     if found.kind != type_bits(Kind::Directory) {
         return Err(Errno::ENOTDIR);
     }
     if found.server == server::OWN {
-        return Ok(Name { directory: None, path: absolute(&own_files::path_of(found.id), path)?, process, owner });
+        return Ok(at_root(absolute(&own_files::path_of(found.id), path)?, process, owner));
     }
     // What it may be as long as: one message carries it.
     let path = absolute("", path)?[1..].into();
-    Ok(Name { directory: Some(found.id), path, process, owner })
+    Ok(Place { server: found.server, name: Name { directory: Some(found.id), path, process, owner } })
+}
+
+fn at_root(path: String, process: u32, owner: (u32, u32)) -> Place {
+    Place { server: server::FS, name: Name { directory: None, path, process, owner } }
 }
 
 /// The same from the program's memory.
-pub fn named(directory: u64, path: u64) -> Result<Name, Failure> {
+pub fn named(directory: u64, path: u64) -> Result<Place, Failure> {
     Ok(resolved(directory, &user::path(path)?)?)
 }
 
@@ -90,7 +95,7 @@ pub fn named(directory: u64, path: u64) -> Result<Name, Failure> {
 pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Outcome {
     let (path, flags) = (named(directory, path)?, flags as u32);
     with_state(|state| state.descriptors.room(1))?;
-    if let Some(own) = own_files::find(&path.path).filter(|_| path.directory.is_none()) {
+    if let Some(own) = own_files::find(&path.name.path).filter(|_| path.name.directory.is_none()) {
         return own.open(flags).await;
     }
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
@@ -122,15 +127,16 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     let names_only = flags & O_PATH != 0;
     let wanted = if names_only { wanted & (how::DIRECTORY | how::NO_FOLLOW) | how::PLACE } else { wanted };
     let turn = if wanted & how::TRUNCATE != 0 { shared_files::turn_if_active().await } else { None };
-    let mut opened = answer(proxy().files()?.open(path, wanted, permissions)).await?;
+    let (mut keeper, mut opened) = at_place(path, |files, name| files.open(name, wanted, permissions)).await?;
     let close_on_exec = flags & O_CLOEXEC != 0;
     let kept = flags & if names_only { O_PATH } else { O_ACCMODE | O_APPEND | O_NONBLOCK };
     if let Some(Elsewhere::Descriptor(number)) = opened.elsewhere {
         let found = description(number.into()).map_err(|_| Errno::ENOENT)?;
-        if found.server != server::FS {
+        if !found.is_file() {
             return duplicate(number.into(), &found, flags);
         }
-        opened = answer(proxy().files()?.reopen(found.id, wanted)).await?;
+        keeper = found.server;
+        opened = answer(proxy().files_at(keeper)?.reopen(found.id, wanted)).await?;
     }
     if opened.elsewhere.is_none() && turn.is_some() {
         Box::pin(shared_files::cut(opened.id, 0)).await?;
@@ -140,7 +146,7 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
         Some(Elsewhere::Pipe(file)) => return unnamed::open_pipe(file, flags).await,
         Some(Elsewhere::Descriptors) => return own_files::Own::Descriptors.open(flags).await,
         Some(Elsewhere::Threads) => return own_files::Own::Threads.open(flags).await,
-        Some(Elsewhere::Descriptor(_)) | None => (opened.id, server::FS),
+        Some(Elsewhere::Descriptor(_)) | None => (opened.id, keeper),
     };
     let made = Description { id, server, flags: kept, kind: type_bits(opened.kind), ..Description::default() };
     Ok(with_state(|state| state.descriptors.add(made, close_on_exec))?)
@@ -219,10 +225,10 @@ async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure
     let is_own = text.is_empty() && flags & AT_EMPTY_PATH != 0;
     let path = resolved(directory, if is_own { "." } else { &text })?;
     // `/dev/fd` itself is a link.
-    if let Some(own) = own_files::find(&path.path).filter(|_| follow || path.path.starts_with("/proc/")) {
+    if let Some(own) = own_files::find(&path.name.path).filter(|_| follow || path.name.path.starts_with("/proc/")) {
         return Ok(own.status());
     }
-    Ok(answer(proxy().files()?.status(path, follow)).await?)
+    Ok(at_place(path, |files, name| files.status(name, follow)).await?.1)
 }
 
 /// Flags of the calls that tell what a file is.
@@ -291,7 +297,7 @@ pub async fn access(directory: u64, path: u64, mode: u64, flags: u64) -> Outcome
 /// mkdir.
 pub async fn make_directory(directory: u64, path: u64, permissions: u64) -> Outcome {
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
-    answer(proxy().files()?.make_directory(named(directory, path)?, permissions)).await?;
+    at_place(named(directory, path)?, |files, name| files.make_directory(name, permissions)).await?;
     Ok(0)
 }
 
@@ -303,7 +309,7 @@ pub async fn remove_by(directory: u64, path: u64, flags: u64) -> Outcome {
 
 /// unlink and rmdir.
 pub async fn remove(directory: u64, path: u64, is_directory: bool) -> Outcome {
-    answer(proxy().files()?.remove(named(directory, path)?, is_directory)).await?;
+    at_place(named(directory, path)?, |files, name| files.remove(name, is_directory)).await?;
     Ok(0)
 }
 
@@ -314,10 +320,12 @@ pub async fn rename(from_directory: u64, from: u64, to_directory: u64, to: u64, 
         return Err(Errno::EINVAL.into());
     }
     let (from, to) = (named(from_directory, from)?, named(to_directory, to)?);
-    if flags & NO_REPLACE != 0 && answer(proxy().files()?.status(to.clone(), false)).await.is_ok() {
+    let (server, from, to) = in_one_tree((from, false), to).await?;
+    let files = proxy().files_at(server)?;
+    if flags & NO_REPLACE != 0 && answer(files.status(to.clone(), false)).await.is_ok() {
         return Err(Errno::EEXIST.into());
     }
-    answer(proxy().files()?.rename(from, to)).await?;
+    answer(files.rename(from, to)).await?;
     Ok(0)
 }
 
@@ -334,13 +342,16 @@ pub async fn link(from_directory: u64, from: u64, to_directory: u64, to: u64, fl
     if let Some(number) = own_descriptor(&text).filter(|_| follow) {
         return unnamed::link(number, to_directory, to).await;
     }
-    answer(proxy().files()?.link(resolved(from_directory, &text)?, follow, named(to_directory, to)?)).await?;
+    let (from, to) = (resolved(from_directory, &text)?, named(to_directory, to)?);
+    let (server, from, to) = in_one_tree((from, follow), to).await?;
+    answer(proxy().files_at(server)?.link(from, follow, to)).await?;
     Ok(0)
 }
 
 /// symlink.
 pub async fn make_link(target: u64, directory: u64, path: u64) -> Outcome {
-    answer(proxy().files()?.make_link(named(directory, path)?, user::path(target)?)).await?;
+    let (place, target) = (named(directory, path)?, user::path(target)?);
+    at_place(place, |files, name| files.make_link(name, target.clone())).await?;
     Ok(0)
 }
 
@@ -355,7 +366,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
         (None, Some(number)) if !text.starts_with("/dev/std") => {
             descriptor_link(&description(number).map_err(|_| Errno::ENOENT)?).await?
         }
-        _ => answer(proxy().files()?.read_link(resolved(directory, &text)?)).await?,
+        _ => at_place(resolved(directory, &text)?, |files, name| files.read_link(name)).await?.1,
     };
     let target = file_name::to_bytes(&target);
     let count = target.len().min(bytes as usize);
@@ -367,7 +378,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
 async fn descriptor_link(found: &Description) -> Result<String, Failure> {
     let id = found.id;
     Ok(match found.server {
-        server::FS => answer(proxy().files()?.path_of(id)).await?,
+        server::FS | server::VOLUME => answer(proxy().files_at(found.server)?.path_of(id)).await?,
         server::OWN => own_files::path_of(id),
         server::PROCESS if found.kind == type_bits(Kind::Pipe) => format!("pipe:[{id}]"),
         server::PROCESS if found.kind == type_bits(Kind::Socket) => format!("socket:[{id}]"),
@@ -386,7 +397,7 @@ pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> 
     if let Some(number) = own_descriptor(&text).filter(|_| follow) {
         return change_found(&description(number).map_err(|_| Errno::ENOENT)?, change).await;
     }
-    answer(proxy().files()?.set_status(resolved(directory, &text)?, follow, change)).await?;
+    at_place(resolved(directory, &text)?, |files, name| files.set_status(name, follow, change)).await?;
     Ok(0)
 }
 
@@ -398,7 +409,7 @@ pub async fn change_by(directory: u64, path: u64, flags: u64, wanted: Change) ->
     match directory as i32 {
         _ if !is_own => change(directory, path, follow, wanted).await,
         AT_FDCWD => {
-            answer(proxy().files()?.set_status(resolved(directory, ".")?, follow, wanted)).await?;
+            at_place(resolved(directory, ".")?, |files, name| files.set_status(name, follow, wanted)).await?;
             Ok(0)
         }
         _ => change_descriptor(directory, wanted).await,
@@ -411,8 +422,8 @@ pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
 }
 
 async fn change_found(found: &Description, change: Change) -> Outcome {
-    if found.server == server::FS {
-        answer(proxy().files()?.change(found.id, change)).await?;
+    if found.is_file() {
+        answer(proxy().files_at(found.server)?.change(found.id, change)).await?;
     }
     Ok(0)
 }
@@ -521,20 +532,20 @@ pub async fn set_times_s(path: u64, times_at: u64) -> Outcome {
 /// truncate.
 pub async fn truncate(path: u64, size: u64) -> Outcome {
     let path = named(AT_FDCWD as u64, path)?;
-    let opened = answer(proxy().files()?.open(path, how::WRITE, 0)).await?;
+    let (server, opened) = at_place(path, |files, name| files.open(name, how::WRITE, 0)).await?;
     if opened.elsewhere.is_some() {
         return Err(Errno::EINVAL.into());
     }
     let turn = shared_files::turn_if_active().await;
     let allowed = input_output::may_resize(opened.size, size);
     let done = match allowed {
-        Ok(()) => answer(proxy().server(server::FS)?.resize(opened.id, size)).await.map_err(Failure::from),
+        Ok(()) => answer(proxy().server(server)?.resize(opened.id, size)).await.map_err(Failure::from),
         Err(errno) => Err(errno.into()),
     };
     if done.is_ok() && turn.is_some() {
         Box::pin(shared_files::cut(opened.id, size)).await?;
     }
-    super::fd::close_id(server::FS, opened.id);
+    super::fd::close_id(server, opened.id);
     done.map(|()| 0)
 }
 
@@ -551,9 +562,9 @@ pub fn current(buffer: u64, bytes: u64) -> Outcome {
     Ok(length)
 }
 
-async fn change_current(name: Name) -> Outcome {
-    let path = name.path.clone();
-    let status = answer(proxy().files()?.status(name, true)).await?;
+async fn change_current(place: Place) -> Outcome {
+    let path = place.name.path.clone();
+    let (_, status) = at_place(place, |files, name| files.status(name, true)).await?;
     if status.kind != Kind::Directory {
         return Err(contracts::descriptions::DescriptionError::NotDirectory.errno().into());
     }
@@ -576,7 +587,7 @@ pub async fn change_directory_to(descriptor: u64) -> Outcome {
         with_state(|state| state.directory = Text::new(&own_files::path_of(found.id)));
         return Ok(0);
     }
-    let path = answer(proxy().files()?.path_of(found.id)).await?;
+    let path = answer(proxy().files_of(found.id)?.path_of(found.id)).await?;
     if path.len() > PATH_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
@@ -586,7 +597,8 @@ pub async fn change_directory_to(descriptor: u64) -> Outcome {
 
 /// statfs.
 pub async fn file_system(path: u64, at: u64) -> Outcome {
-    let status = answer(proxy().files()?.status(named(AT_FDCWD as u64, path)?, true)).await?;
+    let place = named(AT_FDCWD as u64, path)?;
+    let (_, status) = at_place(place, |files, name| files.status(name, true)).await?;
     tell_file_system(&status, at).await
 }
 
@@ -600,15 +612,21 @@ pub async fn file_system_of(descriptor: u64, at: u64) -> Outcome {
 async fn tell_file_system(status: &Status, at: u64) -> Outcome {
     const TMPFS: u64 = 0x0102_1994;
     const PROC: u64 = 0x9fa0;
+    const EXT4: u64 = 0xef53;
     const PIPEFS: u64 = 0x5049_5045;
     const SOCKFS: u64 = 0x534f_434b;
     let kind = match (status.kind, status.device) {
         (Kind::Pipe, _) => PIPEFS,
         (Kind::Socket, _) => SOCKFS,
         (Kind::File | Kind::Directory | Kind::SymbolicLink, contracts::files::PROC_DEVICE) => PROC,
+        (_, contracts::files::VOLUME_DEVICE) => EXT4,
         _ => TMPFS,
     };
-    let (used, free) = if kind == TMPFS { answer(proxy().files()?.space()).await? } else { (0, 0) };
+    let (used, free) = match kind {
+        TMPFS => answer(proxy().files()?.space()).await?,
+        EXT4 => answer(proxy().files_at(server::VOLUME)?.space()).await?,
+        _ => (0, 0),
+    };
     let told = FileSystem {
         kind,
         block_bytes: abi::PAGE_BYTES,

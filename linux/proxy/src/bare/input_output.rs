@@ -106,7 +106,7 @@ async fn read_once(
 
 /// Of a file, by its id.
 fn file(id: DescriptionId) -> Description {
-    Description { id, server: server::FS, ..Description::default() }
+    Description { id, server: server::of_file(id), ..Description::default() }
 }
 
 /// Reads of a file at an offset until the target is full or the file ends, whatever is mapped of
@@ -131,7 +131,7 @@ pub async fn read_at(id: DescriptionId, into: Target<'_>, offset: u64) -> Result
 /// Before a file is read: what was stored of it in mappings is brought there. Where that fails, it
 /// was said, and the file is as it is.
 async fn bring_for_read(found: &Description, at: Option<u64>, count: usize) {
-    if found.server == server::FS && shared_files::is_active() {
+    if found.is_file() && shared_files::is_active() {
         let _ = Box::pin(shared_files::before_read(found, at, count as u64)).await;
     }
 }
@@ -170,7 +170,7 @@ pub async fn read_description(
         };
         done += count;
         at = at.map(|at| at + count as u64);
-        if count == 0 || found.server != server::FS {
+        if count == 0 || !found.is_file() {
             break;
         }
     }
@@ -193,7 +193,7 @@ pub async fn write_description(
     let whole = within_limit(found, at, from.len()).await?;
     let mut done = 0;
     loop {
-        let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
+        let turn = if found.is_file() { shared_files::turn_if_active().await } else { None };
         let end = whole.min(done + bulk.len());
         let span = BulkSpan { offset: 0, length: (end - done) as u32 };
         let ask = async |wait, limit_ns| {
@@ -262,13 +262,13 @@ fn file_limit() -> u64 {
 /// How many of so many bytes may be written to a file (RLIMIT_FSIZE). `EFBIG` if none.
 async fn within_limit(found: &Description, at: Option<u64>, count: usize) -> Result<usize, Failure> {
     let limit = file_limit();
-    if limit == UNLIMITED || found.server != server::FS || found.kind != REGULAR || count == 0 {
+    if limit == UNLIMITED || !found.is_file() || found.kind != REGULAR || count == 0 {
         return Ok(count);
     }
     let place = match at {
         _ if found.flags & O_APPEND != 0 => status_of(found.id).await?.size,
         Some(at) => at,
-        None => answer(proxy().server(server::FS)?.seek(found.id, 0, Whence::Current)).await?,
+        None => answer(proxy().server(found.server)?.seek(found.id, 0, Whence::Current)).await?,
     };
     let room = limit.saturating_sub(place);
     if room == 0 { Err(too_large().into()) } else { Ok(count.min(usize::try_from(room).unwrap_or(usize::MAX))) }
@@ -419,7 +419,7 @@ pub async fn write_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6])
 /// lseek for SEEK_DATA and SEEK_HOLE: as of files without holes, which end in one.
 async fn seek_data(found: &Description, offset: u64, to_hole: bool) -> Outcome {
     if found.kind != REGULAR {
-        let has_place = found.server == server::FS || found.kind == 0;
+        let has_place = found.is_file() || found.kind == 0;
         return Err(if has_place { Errno::EINVAL } else { Errno::ESPIPE }.into());
     }
     let size = status_of(found.id).await?.size;
@@ -427,7 +427,7 @@ async fn seek_data(found: &Description, offset: u64, to_hole: bool) -> Outcome {
         return Err(Errno::ENXIO.into());
     }
     let place = if to_hole { size } else { offset };
-    Ok(answer(proxy().server(server::FS)?.seek(found.id, place as i64, Whence::Start)).await?)
+    Ok(answer(proxy().server(found.server)?.seek(found.id, place as i64, Whence::Start)).await?)
 }
 
 /// lseek. A directory's place is kept here, because getdents64 asks by cookie.
@@ -477,15 +477,37 @@ pub async fn status(descriptor: u64) -> Result<Status, Failure> {
 
 /// What is known of a file, whether or not a signal waits.
 pub async fn status_of(id: DescriptionId) -> Result<Status, Failure> {
-    Ok(proxy().server(server::FS)?.status(id).await?)
+    Ok(proxy().server(server::of_file(id))?.status(id).await?)
 }
 
-/// fsync and fdatasync: files are memory, but what is mapped is to be brought there.
-pub async fn synchronize(descriptor: u64) -> Outcome {
+/// fsync and, of less than the whole, fdatasync: what is mapped is brought to the file, and the
+/// file to the disk, if it lies on one.
+pub async fn synchronize(descriptor: u64, whole: bool) -> Outcome {
     let found = description(descriptor)?;
     status(descriptor).await?;
-    if found.server == server::FS && shared_files::is_active() {
+    if found.is_file() && shared_files::is_active() {
         Box::pin(shared_files::bring_file(found.id)).await?;
+    }
+    if found.server == server::VOLUME {
+        proxy().files_at(found.server)?.synchronize(found.id, whole).await?;
+    }
+    Ok(0)
+}
+
+/// sync: what it could not keep it tells nobody.
+pub async fn synchronize_all() -> Outcome {
+    shared_files::bring_everything().await;
+    if let Ok(volume) = proxy().files_at(server::VOLUME) {
+        let _ = volume.synchronize_all().await;
+    }
+    Ok(0)
+}
+
+/// syncfs.
+pub async fn synchronize_tree(descriptor: u64) -> Outcome {
+    if description(descriptor)?.server == server::VOLUME {
+        shared_files::bring_everything().await;
+        proxy().files_at(server::VOLUME)?.synchronize_all().await?;
     }
     Ok(0)
 }
@@ -512,7 +534,7 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     if size > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
     }
-    let is_limited = file_limit() != UNLIMITED && found.server == server::FS;
+    let is_limited = file_limit() != UNLIMITED && found.is_file();
     if grow_only || is_limited {
         let old = status(descriptor).await?.size;
         if grow_only && old >= size {
@@ -520,7 +542,7 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
         }
         may_resize(old, size)?;
     }
-    let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
+    let turn = if found.is_file() { shared_files::turn_if_active().await } else { None };
     let done = answer(proxy().server(found.server)?.resize(found.id, size)).await;
     if let Err(error) = done {
         return Err(Box::pin(shared_files::tell_refusal(&found, error.into())).await);

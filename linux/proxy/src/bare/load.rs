@@ -15,6 +15,7 @@ use super::errors::Failure;
 use super::fd::close_id;
 use super::input_output::read_at;
 use super::mapping;
+use super::places::{Place, whole};
 use super::proxy::proxy;
 use super::user::{self, Target, with_state};
 
@@ -31,12 +32,13 @@ impl Opened {
     pub async fn open(path: &str) -> Result<Opened, Failure> {
         let (process, owner) = with_state(|state| (state.process, state.identity.acting()));
         let name = Name { directory: None, path: path.into(), process, owner };
-        Opened::of(proxy().files()?.open(name, open::READ, 0).await?).await
+        let asked = whole(Place { server: server::FS, name }, |files, name| files.open(name, open::READ, 0));
+        Opened::of(asked.await?.1).await
     }
 
     /// The same for what a description names.
     pub async fn reopen(id: DescriptionId) -> Result<Opened, Failure> {
-        Opened::of(proxy().files()?.reopen(id, open::READ).await?).await
+        Opened::of(proxy().files_of(id)?.reopen(id, open::READ).await?).await
     }
 
     async fn of(opened: files::Opened) -> Result<Opened, Failure> {
@@ -97,7 +99,7 @@ impl Opened {
 
     /// Gives the file back.
     pub fn close(self) {
-        close_id(server::FS, self.id);
+        close_id(server::of_file(self.id), self.id);
     }
 }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use contracts::descriptions::Whence;
 use contracts::files::{FilesClient, Hold, Lock, LockKind};
 use personality::Errno;
-use personality::descriptors::{Description, server};
+use personality::descriptors::Description;
 use personality::flags::*;
 use personality::layouts::FileLock;
 
@@ -21,21 +21,21 @@ static OWNS: AtomicBool = AtomicBool::new(false);
 
 /// The file that is to be locked. Others cannot be.
 fn file(descriptor: u64, otherwise: Errno) -> Result<Description, Errno> {
-    description(descriptor).and_then(|found| if found.server == server::FS { Ok(found) } else { Err(otherwise) })
+    description(descriptor).and_then(|found| if found.is_file() { Ok(found) } else { Err(otherwise) })
 }
 
 /// Where locks are asked for, once the server has closed what was closed before: that gives locks
 /// back, and is told by another channel, which a lock may overtake.
-async fn after_closes() -> Result<&'static FilesClient, Errno> {
-    proxy().until_closed(server::FS).await;
-    proxy().files()
+async fn after_closes(found: &Description) -> Result<&'static FilesClient, Errno> {
+    proxy().until_closed(found.server).await;
+    proxy().files_at(found.server)
 }
 
 /// First byte, and the first one after, of what a program wants to lock.
 async fn range(found: &Description, descriptor: u64, wish: &FileLock) -> Result<(u64, u64), Failure> {
     let base = match wish.whence {
         0 => 0,
-        1 => answer(proxy().server(server::FS)?.seek(found.id, 0, Whence::Current)).await? as i64,
+        1 => answer(proxy().server(found.server)?.seek(found.id, 0, Whence::Current)).await? as i64,
         2 => status(descriptor).await?.size as i64,
         _ => return Err(Errno::EINVAL.into()),
     };
@@ -65,7 +65,7 @@ pub async fn control(descriptor: u64, command: u64, at: u64) -> Outcome {
     if !of_description {
         OWNS.store(true, Ordering::Relaxed);
     }
-    answer(after_closes().await?.lock(found.id, lock, matches!(command, F_SETLKW | F_OFD_SETLKW))).await?;
+    answer(after_closes(&found).await?.lock(found.id, lock, matches!(command, F_SETLKW | F_OFD_SETLKW))).await?;
     Ok(0)
 }
 
@@ -74,7 +74,7 @@ async fn tell(found: &Description, lock: Lock, wish: FileLock, at: u64) -> Outco
     if lock.hold.is_none() {
         return Err(Errno::EINVAL.into());
     }
-    let told = match answer(after_closes().await?.blocking_lock(found.id, lock)).await? {
+    let told = match answer(after_closes(found).await?.blocking_lock(found.id, lock)).await? {
         None => FileLock { hold: F_UNLCK, ..wish },
         Some(other) => FileLock {
             hold: if other.hold == Some(Hold::Exclusive) { F_WRLCK } else { F_RDLCK },
@@ -104,17 +104,17 @@ pub async fn whole(descriptor: u64, operation: u64) -> Outcome {
     };
     let process = with_state(|state| state.process);
     let lock = Lock { kind: LockKind::Whole, hold, from: 0, to: u64::MAX, process };
-    answer(after_closes().await?.lock(found.id, lock, operation & LOCK_NB == 0)).await?;
+    answer(after_closes(&found).await?.lock(found.id, lock, operation & LOCK_NB == 0)).await?;
     Ok(0)
 }
 
 /// A descriptor of a file was closed while others of the same description stay: the process's own
 /// locks on it go all the same (at the last one, the server sees to it).
 pub fn closed_one_of_several(found: &Description) {
-    if found.server != server::FS || !OWNS.load(Ordering::Relaxed) {
+    if !found.is_file() || !OWNS.load(Ordering::Relaxed) {
         return;
     }
-    if let Ok(files) = proxy().files() {
+    if let Ok(files) = proxy().files_at(found.server) {
         let lock = Lock { kind: LockKind::Client, hold: None, from: 0, to: u64::MAX, process: 0 };
         let call = files.lock(found.id, lock, false);
         runtime::spawn(async move {

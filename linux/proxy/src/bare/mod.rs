@@ -17,6 +17,7 @@ mod locks;
 mod mapping;
 mod messages;
 mod own_files;
+mod places;
 mod poll;
 mod process;
 mod process_handles;

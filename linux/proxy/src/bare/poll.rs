@@ -69,7 +69,7 @@ fn begin_look(descriptor: u64, events: u16, watch: WatchFor) -> Look {
     match with_state(|state| state.descriptors.get(descriptor).copied()) {
         Err(_) => Look::Known(POLLNVAL),
         // Files never wait.
-        Ok(found) if matches!(found.server, server::FS | server::OWN) => Look::Known(events & (READS | WRITES)),
+        Ok(found) if found.is_file() || found.server == server::OWN => Look::Known(events & (READS | WRITES)),
         Ok(found) if found.server == server::EPOLL => Look::Set(found.id),
         Ok(found) if found.server == server::SIGNALS => {
             Look::Known(if signals::is_readable(&found) { events & READS } else { 0 })
@@ -475,7 +475,7 @@ pub fn change(set: u64, operation: u64, descriptor: u64, event_at: u64) -> Outco
     let set = set_of(set)?;
     let found = with_state(|state| state.descriptors.get(descriptor).copied())?;
     // Linux refuses what can never wait; programs rely on EPERM for files.
-    if matches!(found.server, server::FS | server::OWN) {
+    if found.is_file() || found.server == server::OWN {
         return Err(Errno::EPERM.into());
     }
     let descriptor = descriptor as u32;

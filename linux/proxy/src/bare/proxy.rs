@@ -32,7 +32,7 @@ pub struct Proxy {
     start: Start,
     /// Processes.
     pub process: ProcessClient,
-    files: OnceCell<FilesClient>,
+    files: [OnceCell<Option<FilesClient>>; SERVERS.len()],
     sockets: [OnceCell<Option<SocketsClient>>; SERVERS.len()],
     descriptions: [OnceCell<Option<DescriptionsClient>>; SERVERS.len()],
     /// A read or write that a server was asked for and has not answered yet.
@@ -63,7 +63,7 @@ pub struct Proxy {
 
 /// Servers of descriptions, in the order of their numbers, from 1
 /// (`personality::descriptors::server`).
-const SERVERS: [&str; 4] = ["fs", "process", "console", "tcp"];
+const SERVERS: [&str; 5] = ["fs", "process", "console", "tcp", "volume"];
 
 /// Closes that a server was told of, and how many of them it has done.
 #[derive(Clone, Copy, Default)]
@@ -203,13 +203,26 @@ impl Proxy {
         }
     }
 
-    /// Paths.
+    /// Paths of the root.
     pub fn files(&self) -> Result<&FilesClient, Errno> {
-        if self.files.get().is_none() {
-            let client = client(&self.start, "fs").map_err(|_| Errno::ENOSYS)?;
-            let _ = self.files.set(client);
-        }
-        self.files.get().ok_or(Errno::ENOSYS)
+        self.files_at(server::FS)
+    }
+
+    /// The same at the server that keeps a file.
+    pub fn files_of(&self, id: DescriptionId) -> Result<&FilesClient, Errno> {
+        self.files_at(server::of_file(id))
+    }
+
+    /// The same at a server, if the system has it.
+    pub fn files_at(&self, number: u32) -> Result<&FilesClient, Errno> {
+        let index = (number as usize).wrapping_sub(1);
+        let (cell, name) = self.files.get(index).zip(SERVERS.get(index)).ok_or(Errno::ENOSYS)?;
+        cell.get_or_init(|| client(&self.start, name).ok()).as_ref().ok_or(Errno::ENOSYS)
+    }
+
+    /// Has the system a volume on a disk?
+    pub fn has_volume(&self) -> bool {
+        self.files_at(server::VOLUME).is_ok()
     }
 
     /// Sockets of a server, if the system has them.
@@ -223,10 +236,10 @@ impl Proxy {
     /// child has to be given.
     pub fn heritable(&'static self) -> impl Iterator<Item = &'static DescriptionsClient> {
         let used = |number: &u32| {
-            let of_pieces = *number == server::FS && with_state(|state| !state.pieces.is_empty());
+            let of_pieces = server::keeps_files(*number) && with_state(|state| !state.pieces.is_empty());
             of_pieces || with_state(|state| state.descriptors.uses(*number))
         };
-        let servers = [server::FS, server::PROCESS, server::TCP].into_iter().filter(used);
+        let servers = [server::FS, server::PROCESS, server::TCP, server::VOLUME].into_iter().filter(used);
         servers.filter_map(|number| self.server(number).ok())
     }
 }
@@ -272,7 +285,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
     let proxy: &'static Proxy = Box::leak(Box::new(Proxy {
         start,
         process,
-        files: OnceCell::new(),
+        files: Default::default(),
         sockets: Default::default(),
         descriptions: Default::default(),
         begun: Cell::default(),

@@ -25,6 +25,7 @@ fn server_of(origin: Origin) -> u32 {
         Origin::Process => server::PROCESS,
         Origin::Console => server::CONSOLE,
         Origin::Network => server::TCP,
+        Origin::Volume => server::VOLUME,
     }
 }
 
@@ -49,6 +50,7 @@ pub async fn export(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
         let (origin, token) = match server {
             server::FS => (Origin::Files, proxy().server(server)?.export(id).await?),
             server::TCP => (Origin::Network, proxy().server(server)?.export(id).await?),
+            server::VOLUME => (Origin::Volume, proxy().server(server)?.export(id).await?),
             server::PROCESS => (Origin::Process, id),
             server::CONSOLE => (Origin::Console, id),
             _ => return Err(Errno::EINVAL.into()),
@@ -67,7 +69,7 @@ pub async fn take(rights: &[Right], close_on_exec: bool) -> (Vec<u32>, bool) {
         let server = server_of(right.origin);
         let id = match right.origin {
             Origin::Process | Origin::Console => Some(right.token),
-            Origin::Files | Origin::Network => {
+            Origin::Files | Origin::Network | Origin::Volume => {
                 tickets.push(right.token);
                 match proxy().server(server) {
                     Ok(exporter) => exporter.claim(right.token).await.ok(),

@@ -13,7 +13,7 @@ use core::ops::Range;
 use channel::CallError;
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId, Whence};
-use contracts::files::{Hold, Lock, LockKind, PROC_DEVICE, open as how};
+use contracts::files::{Hold, Lock, LockKind, OF_VOLUME, PROC_DEVICE, VOLUME_DEVICE, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
@@ -64,7 +64,11 @@ async fn inode_of(id: DescriptionId) -> Result<u64, Failure> {
         return Ok(*inode);
     }
     let status = status_of(id).await?;
-    let inode = if status.device == PROC_DEVICE { 0 } else { status.inode };
+    let inode = match status.device {
+        PROC_DEVICE => 0,
+        VOLUME_DEVICE => status.inode | OF_VOLUME,
+        _ => status.inode,
+    };
     let mut known = proxy().inodes.borrow_mut();
     if known.len() >= KNOWN_MAX {
         known.clear();
@@ -79,7 +83,7 @@ struct Claims(Vec<DescriptionId>);
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        self.0.iter().for_each(|id| close_id(server::FS, *id));
+        self.0.iter().for_each(|id| close_id(server::of_file(*id), *id));
     }
 }
 
@@ -97,7 +101,7 @@ fn refused() -> Failure {
 impl Claims {
     /// Claims bytes of a file for a description of their own.
     async fn add(&mut self, file: DescriptionId, bytes: &Range<u64>) -> Result<(), Failure> {
-        let files = proxy().files()?;
+        let files = proxy().files_of(file)?;
         let own = files.reopen(file, how::READ | how::WRITE).await?.id;
         self.0.push(own);
         match files.lock(own, lock_of(bytes, Hold::Exclusive), false).await {
@@ -130,7 +134,7 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
         if is_writer {
             claims.add(found.id, &run.bytes).await?;
         } else if inode != 0 {
-            let other = proxy().files()?.blocking_lock(found.id, lock_of(&run.bytes, Hold::Shared)).await?;
+            let other = proxy().files_of(found.id)?.blocking_lock(found.id, lock_of(&run.bytes, Hold::Shared)).await?;
             if other.is_some() {
                 return Err(refused());
             }
@@ -247,12 +251,13 @@ async fn bring_all(stretches: Vec<Stretch>) -> Result<(), Failure> {
 
 /// Writes to a file, whatever is mapped of it.
 pub async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Result<(), Failure> {
-    let client = proxy().server(server::FS)?;
+    let server = server::of_file(id);
+    let client = proxy().server(server)?;
     let bulk = client.bulk();
     let mut done = 0;
     while done < from.len() {
         let part = (from.len() - done).min(bulk.len());
-        let _turn = proxy().turn(server::FS).await;
+        let _turn = proxy().turn(server).await;
         from.with_part(done, done + part, |bytes| bulk.write(0, bytes))?.map_err(|_| Errno::EIO)?;
         let span = BulkSpan { offset: 0, length: part as u32 };
         match client.write(id, span, Some(offset + done as u64), true).await? {
@@ -271,15 +276,24 @@ fn stored_in_file(inode: u64, bytes: Range<u64>) -> Vec<Stretch> {
     with_state(|state| state.pieces.in_file(&state.memory, inode, bytes, Area::is_writable))
 }
 
-/// Brings what was stored in pages to their files (msync).
-async fn bring_range(start: u64, bytes: u64) -> Result<(), Failure> {
+/// Brings what was stored in pages to their files (msync), and to the disk if `lasts`.
+async fn bring_range(start: u64, bytes: u64, lasts: bool) -> Result<(), Failure> {
     let _turn = proxy().turn(TURN).await;
-    bring_all(stored_in(pages(start, bytes))).await
+    let stored = stored_in(pages(start, bytes));
+    let mut on_disk: Vec<_> = stored.iter().map(|stretch| stretch.description).collect();
+    on_disk.retain(|id| lasts && server::of_file(*id) == server::VOLUME);
+    on_disk.dedup();
+    bring_all(stored).await?;
+    for id in on_disk {
+        proxy().files_of(id)?.synchronize(id, false).await?;
+    }
+    Ok(())
 }
 
 /// msync, where something may have been stored.
 pub async fn synchronize(start: u64, bytes: u64, flags: u64) -> Outcome {
-    bring_range(start, bytes).await?;
+    const MS_SYNC: u64 = 4;
+    bring_range(start, bytes, flags & MS_SYNC != 0).await?;
     mapping::msync(start, bytes, flags)
 }
 
@@ -330,7 +344,7 @@ pub async fn leave() {
 }
 
 async fn give_back(piece: Piece) {
-    if let Ok(client) = proxy().server(server::FS) {
+    if let Ok(client) = proxy().server(server::of_file(piece.description)) {
         let _ = client.close(piece.description).await;
     }
 }
@@ -352,7 +366,7 @@ pub async fn before_read(found: &Description, at: Option<u64>, bytes: u64) -> Re
 
 /// A description's own place.
 async fn place_of(id: DescriptionId) -> Result<u64, Failure> {
-    Ok(proxy().server(server::FS)?.seek(id, 0, Whence::Current).await?)
+    Ok(proxy().server(server::of_file(id))?.seek(id, 0, Whence::Current).await?)
 }
 
 /// Brings to a file all that was stored of it (fsync).
@@ -437,7 +451,7 @@ fn overwrite(at: u64, bytes: &[u8]) -> Result<(), Errno> {
 
 /// Says once what it means that a file could not be changed, if that is not sealed.
 pub async fn tell_refusal(found: &Description, failure: Failure) -> Failure {
-    let is_refused = found.server == server::FS && failure == Failure::Errno(Errno::EPERM);
+    let is_refused = found.is_file() && failure == Failure::Errno(Errno::EPERM);
     if is_refused && unnamed::seals_of(found).await == Ok(0) {
         log_refused(1, "write: those bytes of the file are memory of another program: EPERM");
     }

@@ -12,12 +12,14 @@ use system::file_name;
 use super::errors::{Failure, Outcome};
 use super::files::{named, resolved};
 use super::input_output::{REGULAR, description};
+use super::places::{Place, at_end, at_place};
 use super::proxy::proxy;
 use super::user::{self, with_state};
 use super::wait::answer;
 
 fn add(opened: &Opened, flags: u32, close_on_exec: bool) -> Outcome {
-    let made = Description { id: opened.id, server: server::FS, flags, kind: REGULAR, ..Description::default() };
+    let server = server::of_file(opened.id);
+    let made = Description { id: opened.id, server, flags, kind: REGULAR, ..Description::default() };
     Ok(with_state(|state| state.descriptors.add(made, close_on_exec))?)
 }
 
@@ -41,7 +43,7 @@ pub async fn create_memory(name_at: u64, flags: u64) -> Outcome {
 }
 
 /// open with O_TMPFILE: what is named is a directory.
-pub async fn open_temporary(place: Name, flags: u32, permissions: u32) -> Outcome {
+pub async fn open_temporary(place: Place, flags: u32, permissions: u32) -> Outcome {
     let access = match flags & O_ACCMODE {
         O_WRONLY => how::WRITE,
         O_RDWR => how::READ | how::WRITE,
@@ -49,7 +51,8 @@ pub async fn open_temporary(place: Name, flags: u32, permissions: u32) -> Outcom
     };
     let access = access | if flags & O_APPEND != 0 { how::APPEND } else { 0 };
     let purpose = Unnamed::Temporary { may_link: flags & O_EXCL == 0 };
-    let opened = answer(proxy().files()?.open_unnamed(place, access, permissions, purpose)).await?;
+    let asked = at_place(place, |files, name| files.open_unnamed(name, access, permissions, purpose));
+    let (_, opened) = asked.await?;
     add(&opened, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK), flags & O_CLOEXEC != 0)
 }
 
@@ -66,19 +69,23 @@ pub async fn with_bytes(name: &str, bytes: &[u8], close_on_exec: bool) -> Outcom
 /// linkat of what a descriptor names.
 pub async fn link(descriptor: u64, to_directory: u64, to: u64) -> Outcome {
     let found = description(descriptor)?;
-    if found.server != server::FS {
+    if !found.is_file() {
         return Err(Errno::EXDEV.into());
     }
-    answer(proxy().files()?.link_opened(found.id, named(to_directory, to)?)).await?;
+    let to = at_end(named(to_directory, to)?, false).await?;
+    if to.server != found.server {
+        return Err(Errno::EXDEV.into());
+    }
+    at_place(to, |files, name| files.link_opened(found.id, name)).await?;
     Ok(0)
 }
 
 /// fcntl for F_GET_SEALS and F_ADD_SEALS.
 pub async fn seals(found: &Description, added: Option<u64>) -> Outcome {
-    if found.server != server::FS || found.kind != REGULAR {
+    if !found.is_file() || found.kind != REGULAR {
         return Err(Errno::EINVAL.into());
     }
-    let files = proxy().files()?;
+    let files = proxy().files_at(found.server)?;
     match added {
         None => Ok(answer(files.seals(found.id)).await?.into()),
         Some(seals) => {
@@ -90,7 +97,7 @@ pub async fn seals(found: &Description, added: Option<u64>) -> Outcome {
 
 /// The seals of any file. Ordinary ones have none.
 pub async fn seals_of(found: &Description) -> Result<u32, Failure> {
-    Ok(proxy().files()?.seals(found.id).await.unwrap_or(0))
+    Ok(proxy().files_at(found.server)?.seals(found.id).await.unwrap_or(0))
 }
 
 /// Is a file sealed against writing?
@@ -118,14 +125,13 @@ pub async fn make_node(directory: u64, path: u64, mode: u64) -> Outcome {
         return Err(Errno::EINVAL.into());
     }
     let path = resolved(directory, &user::path(path)?)?;
-    let files = proxy().files()?;
     match kind {
-        PIPE => answer(files.make_pipe(path, permissions)).await?,
-        SOCKET => drop(answer(files.make_socket(path, permissions)).await?),
+        PIPE => drop(at_place(path, |files, name| files.make_pipe(name, permissions)).await?),
+        SOCKET => drop(at_place(path, |files, name| files.make_socket(name, permissions)).await?),
         _ => {
             let flags = how::WRITE | how::CREATE | how::EXCLUSIVE;
-            let opened = answer(files.open(path, flags, permissions)).await?;
-            super::fd::close_id(server::FS, opened.id);
+            let (server, opened) = at_place(path, |files, name| files.open(name, flags, permissions)).await?;
+            super::fd::close_id(server, opened.id);
         }
     }
     Ok(0)

@@ -148,7 +148,7 @@ pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
     server: u32,
     ask: impl Fn() -> Call<R, E>,
 ) -> Result<R, CallError<E>> {
-    if server == server::FS {
+    if server::keeps_files(server) {
         return ask().await;
     }
     loop {
@@ -212,7 +212,7 @@ pub async fn answer_when_ready<R>(
     ask: impl AsyncFn(bool, u64) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let (server, id) = found;
-    if !wait || server == server::FS || threads::is_alone() {
+    if !wait || server::keeps_files(server) || threads::is_alone() {
         return ask(wait, limit_ns).await;
     }
     let deadline_ns = if limit_ns == 0 { u64::MAX } else { runtime::now_ns().saturating_add(limit_ns) };

@@ -82,7 +82,7 @@ const LOCKS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "Barrier", "SpinLock", "
 /// Starts of paths that exist on one machine only. Split so that this file does not find itself.
 const LOCAL_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/root/", ".")];
 /// Layers from the bottom; a package depends only on its own layer or lower ones.
-const LAYERS: [(&str, u8); 14] = [
+const LAYERS: [(&str, u8); 15] = [
     ("abi", 0),
     ("lib/system", 0),
     ("kernel", 1),
@@ -92,6 +92,8 @@ const LAYERS: [(&str, u8); 14] = [
     // They map their stacks and registers where the runtime maps.
     ("lib/threads", 2),
     ("lib/virtio", 2),
+    // It keeps what `files` and `descriptions` speak of.
+    ("lib/open-files", 2),
     ("lib/", 1),
     ("contracts", 2),
     // A library of the disk server, which is its component (decision 86).

@@ -11,7 +11,7 @@ use core::ops::Range;
 use contracts::descriptions::DescriptionError as Error;
 use contracts::files::{Hold, Lock, LockKind};
 
-use crate::store::InodeId;
+use crate::FileId;
 
 /// Most locks of all files together.
 pub const LOCKS_MAX: usize = 16_384;
@@ -55,8 +55,8 @@ impl Held {
 /// All locks.
 #[derive(Debug, Default)]
 pub struct Locks {
-    held: BTreeMap<(InodeId, Space), Vec<Held>>,
-    waiting: BTreeMap<Owner, (InodeId, Held)>,
+    held: BTreeMap<(FileId, Space), Vec<Held>>,
+    waiting: BTreeMap<Owner, (FileId, Held)>,
     count: usize,
 }
 
@@ -81,12 +81,12 @@ fn held(owner: Owner, lock: &Lock, hold: Hold) -> Held {
 }
 
 impl Locks {
-    fn blocker(&self, inode: InodeId, kind: LockKind, wanted: &Held) -> Option<&Held> {
+    fn blocker(&self, inode: FileId, kind: LockKind, wanted: &Held) -> Option<&Held> {
         self.held.get(&(inode, space(kind)))?.iter().find(|other| other.conflicts(wanted))
     }
 
     /// The lock that stands in the way of this one.
-    pub fn test(&self, inode: InodeId, owner: Owner, lock: &Lock) -> Option<Lock> {
+    pub fn test(&self, inode: FileId, owner: Owner, lock: &Lock) -> Option<Lock> {
         let wanted = held(owner, lock, lock.hold?);
         let found = self.blocker(inode, lock.kind, &wanted)?;
         let kind = match (lock.kind, found.owner) {
@@ -99,7 +99,7 @@ impl Locks {
 
     /// Takes, changes or gives back a lock. `WouldBlock` if another stands in the way, `NoLocks`;
     /// then nothing changed. `true` if others may have become free.
-    pub fn set(&mut self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<bool, Error> {
+    pub fn set(&mut self, inode: FileId, owner: Owner, lock: &Lock) -> Result<bool, Error> {
         if lock.from >= lock.to {
             return Err(Error::Invalid);
         }
@@ -144,7 +144,7 @@ impl Locks {
     }
 
     /// Notes that an owner waits. `Deadlock` if that would close a circle of clients.
-    pub fn wait(&mut self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<(), Error> {
+    pub fn wait(&mut self, inode: FileId, owner: Owner, lock: &Lock) -> Result<(), Error> {
         let wanted = held(owner, lock, lock.hold.ok_or(Error::Invalid)?);
         // As on Linux, circles are looked for among clients' own locks only.
         if lock.kind == LockKind::Client {
@@ -159,8 +159,8 @@ impl Locks {
         self.waiting.remove(&owner);
     }
 
-    fn check_circle(&self, owner: Owner, inode: InodeId, wanted: &Held) -> Result<(), Error> {
-        let holders = |inode: InodeId, wanted: &Held| -> Vec<Owner> {
+    fn check_circle(&self, owner: Owner, inode: FileId, wanted: &Held) -> Result<(), Error> {
+        let holders = |inode: FileId, wanted: &Held| -> Vec<Owner> {
             let all = self.held.get(&(inode, Space::Ranges)).into_iter().flatten();
             all.filter(|other| other.conflicts(wanted)).map(|other| other.owner).collect()
         };
@@ -179,7 +179,7 @@ impl Locks {
     }
 
     /// The descriptions of mappings to which some of these bytes of a file belong.
-    pub fn mapped(&self, inode: InodeId, bytes: Range<u64>) -> impl Iterator<Item = u64> {
+    pub fn mapped(&self, inode: FileId, bytes: Range<u64>) -> impl Iterator<Item = u64> {
         let all = self.held.get(&(inode, Space::Mapped)).into_iter().flatten();
         all.filter(move |claim| claim.from < bytes.end && bytes.start < claim.to).filter_map(|claim| {
             match claim.owner {
@@ -190,7 +190,7 @@ impl Locks {
     }
 
     /// An owner lost all its locks on a file. `true` if there were some.
-    pub fn release(&mut self, inode: InodeId, owner: Owner) -> bool {
+    pub fn release(&mut self, inode: FileId, owner: Owner) -> bool {
         let mut freed = false;
         for space in [Space::Ranges, Space::Whole, Space::Mapped] {
             let Some(list) = self.held.get_mut(&(inode, space)) else { continue };
@@ -210,7 +210,7 @@ impl Locks {
 mod tests {
     use super::*;
 
-    const FILE: InodeId = 7;
+    const FILE: FileId = 7;
 
     fn lock(kind: LockKind, hold: Option<Hold>, from: u64, to: u64) -> Lock {
         Lock { kind, hold, from, to, process: 1 }

@@ -1,0 +1,18 @@
+//! What a server of files keeps of open descriptions, whatever they are of: who holds them, where
+//! their offsets are, advisory locks, tickets of what is in flight.
+//!
+//! Invariants: a description lives while a client or a message holds it; a client has locks of its
+//! own only on files of which it holds a description. Deliberately unknown here: what a file is but
+//! for its number; clocks, channels, kernel calls.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod locks;
+mod table;
+
+pub use table::{Open, Released, Table, Target};
+
+/// Names a file at its server; never used again while anything is known of the file.
+pub type FileId = u64;

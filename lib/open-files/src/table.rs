@@ -1,0 +1,195 @@
+//! The table of descriptions.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use channel::{Holders, IN_FLIGHT, Peer};
+use contracts::descriptions::{DescriptionError, DescriptionId, may_have};
+use contracts::files::{Hold, Lock, LockKind, open};
+use contracts::in_flight::Tickets;
+
+use crate::FileId;
+use crate::locks::{Locks, Owner, owner};
+
+/// What a description reads and writes.
+pub trait Target {
+    /// The file, if it is one that can be locked.
+    fn file(&self) -> Option<FileId>;
+}
+
+/// An open description.
+#[derive(Debug)]
+pub struct Open<T> {
+    /// What it is of.
+    pub target: T,
+    /// Where the next read or write begins.
+    pub offset: u64,
+    /// It was opened for reading,
+    pub reads: bool,
+    /// and for writing.
+    pub writes: bool,
+    /// Each write goes to the end.
+    pub appends: bool,
+    /// Directory and name by which it was opened, of a file.
+    pub name: Option<(FileId, String)>,
+    holders: Holders,
+}
+
+impl<T> Open<T> {
+    /// May its holder take that lock? As fcntl(2) has it; flock(2) takes any description.
+    pub fn permits(&self, lock: &Lock) -> bool {
+        match lock.hold {
+            _ if lock.kind == LockKind::Whole => true,
+            Some(Hold::Shared) => self.reads,
+            Some(Hold::Exclusive) => self.writes,
+            None => true,
+        }
+    }
+
+    /// Moves the offset by `moved` from `base`; gives the new one. `Invalid` for a negative one.
+    pub fn seek(&mut self, base: u64, moved: i64) -> Result<u64, DescriptionError> {
+        let place = base.checked_add_signed(moved).filter(|place| i64::try_from(*place).is_ok());
+        self.offset = place.ok_or(DescriptionError::Invalid)?;
+        Ok(self.offset)
+    }
+}
+
+/// What became of a description when a reference was given back.
+#[derive(Debug)]
+pub struct Released<T> {
+    /// The client had one.
+    pub was_held: bool,
+    /// Locks went: others may be free now.
+    pub freed_locks: bool,
+    /// It was the last, of this.
+    pub last: Option<T>,
+}
+
+/// All descriptions of a server.
+pub struct Table<T> {
+    open: BTreeMap<DescriptionId, Open<T>>,
+    /// Most at once.
+    max: usize,
+    last_id: DescriptionId,
+    /// Advisory locks, and claims of what is mapped.
+    pub locks: Locks,
+    tickets: Tickets,
+}
+
+impl<T: Target> Table<T> {
+    /// Nothing is open. There are `max` at once; ids begin behind `before`.
+    pub fn new(max: usize, before: DescriptionId) -> Table<T> {
+        Table { open: BTreeMap::new(), max, last_id: before, locks: Locks::default(), tickets: Tickets::default() }
+    }
+
+    /// Is there room for one more description of a client's? `TooMany`.
+    pub fn room(&self, peer: &Peer) -> Result<(), DescriptionError> {
+        let own = || self.open.values().filter(|one| one.holders.contains(peer.id())).count();
+        if may_have(self.max, self.open.len(), own) { Ok(()) } else { Err(DescriptionError::TooMany) }
+    }
+
+    /// Opens `target` for a client, where there is room. `flags` are `files::open`'s.
+    pub fn add(&mut self, peer: &Peer, target: T, flags: u32) -> DescriptionId {
+        self.last_id += 1;
+        let open = Open {
+            target,
+            offset: 0,
+            reads: flags & open::READ != 0,
+            writes: flags & open::WRITE != 0,
+            appends: flags & open::APPEND != 0,
+            name: None,
+            holders: Holders::of(peer.id()),
+        };
+        self.open.insert(self.last_id, open);
+        self.last_id
+    }
+
+    /// A description that the client holds. `BadId`.
+    pub fn get(&mut self, peer: &Peer, id: DescriptionId) -> Result<&mut Open<T>, DescriptionError> {
+        self.open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)
+    }
+
+    /// Does something with each description of a file, whoever holds it.
+    pub fn each_of(&mut self, file: FileId, work: impl FnMut(&mut Open<T>)) {
+        self.open.values_mut().filter(|open| open.target.file() == Some(file)).for_each(work);
+    }
+
+    /// May a client change those bytes of a file? `Denied` while they are memory of programs and it
+    /// is none of these.
+    pub fn may_change(&self, peer: &Peer, file: FileId, bytes: Range<u64>) -> Result<(), DescriptionError> {
+        let is_own = |id| self.open.get(&id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
+        if self.locks.mapped(file, bytes).all(is_own) { Ok(()) } else { Err(DescriptionError::Denied) }
+    }
+
+    /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
+    /// not opened for what the lock guards, `Invalid` for what is no file.
+    pub fn to_lock(
+        &mut self,
+        peer: &Peer,
+        id: DescriptionId,
+        lock: &Lock,
+    ) -> Result<(FileId, Owner), DescriptionError> {
+        let open = self.get(peer, id)?;
+        let file = open.target.file().ok_or(DescriptionError::Invalid)?;
+        if open.permits(lock) { Ok((file, owner(lock.kind, peer.id(), id))) } else { Err(DescriptionError::BadId) }
+    }
+
+    /// A client gives one reference back, or all at its end.
+    pub fn release(&mut self, client: u64, id: DescriptionId, at_end: bool) -> Released<T> {
+        let Some(open) = self.open.get_mut(&id) else {
+            return Released { was_held: false, freed_locks: false, last: None };
+        };
+        let was_held = if at_end { open.holders.remove_all(client) } else { open.holders.remove(client) };
+        let is_last = open.holders.is_empty();
+        let mut freed_locks = false;
+        if let Some(file) = open.target.file() {
+            let holds_no_more = was_held && !open.holders.contains(client);
+            freed_locks |= holds_no_more && self.locks.release(file, Owner::Client(client));
+            freed_locks |= is_last && self.locks.release(file, Owner::Description(id));
+        }
+        let last = if is_last { self.open.remove(&id).map(|open| open.target) } else { None };
+        Released { was_held, freed_locks, last }
+    }
+
+    /// A child gets what the client holds.
+    pub fn inherit(&mut self, client: u64, child: u64) {
+        self.open.values_mut().for_each(|open| open.holders.inherit(client, child));
+    }
+
+    /// What clients that ended hold: client and description.
+    pub fn held_by(&self, gone: &Peer) -> Vec<(u64, DescriptionId)> {
+        let of_gone = |(id, open): (&DescriptionId, &Open<T>)| {
+            let holders = open.holders.among(gone.ids()).filter(|holder| gone.was(*holder));
+            holders.map(|holder| (holder, *id)).collect::<Vec<_>>()
+        };
+        self.open.iter().flat_map(of_gone).collect()
+    }
+
+    /// Exports what a client holds: a ticket, a number that nobody guesses, stands for one more
+    /// reference. `BadId`, `TooMany`, `Failed`.
+    pub fn export(&mut self, peer: &Peer, id: DescriptionId, ticket: u64) -> Result<(), DescriptionError> {
+        self.get(peer, id)?;
+        self.tickets.add(ticket, id, peer.id())?;
+        self.get(peer, id)?.holders.add(IN_FLIGHT);
+        Ok(())
+    }
+
+    /// Gives a client a reference to what a ticket stands for. `BadId`.
+    pub fn claim(&mut self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
+        let id = self.tickets.get(ticket)?;
+        self.open.get_mut(&id).ok_or(DescriptionError::BadId)?.holders.add(peer.id());
+        Ok(id)
+    }
+
+    /// Takes a ticket out, and gives what a message holds no more.
+    pub fn settle(&mut self, ticket: u64) -> Option<DescriptionId> {
+        self.tickets.settle(ticket)
+    }
+
+    /// Tickets of the exporters for which this holds.
+    pub fn tickets_of(&self, is_exporter: impl Fn(u64) -> bool) -> Vec<u64> {
+        self.tickets.of(is_exporter)
+    }
+}
