@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
-use crate::inode::Inode;
+use crate::inode::{Inode, Kind};
 use crate::super_block::Geometry;
 use crate::{BLOCK_BYTES, Block, index};
 
@@ -40,6 +40,8 @@ const _: () = assert!(size_of::<Head>() == HEAD_BYTES);
 pub struct Entry {
     /// The inode that it names.
     pub inode: u32,
+    /// What the directory says that this is; `None` if it does not say.
+    pub kind: Option<Kind>,
     /// Where the next one begins: bytes from the directory's beginning.
     pub next: u64,
     /// Its name, up to 255 bytes.
@@ -101,6 +103,7 @@ pub(crate) fn corrupt(directory: &Inode, what: &'static str) -> Stop {
 struct Slot<'a> {
     end: usize,
     inode: u32,
+    kind: u8,
     name: &'a [u8],
 }
 
@@ -120,7 +123,14 @@ fn slot<'a>(geometry: &Geometry, directory: &Inode, entries: &'a [u8], at: usize
     if inode != 0 && check_name(name).is_err() {
         return Err(corrupt(directory, "a name in a directory"));
     }
-    Ok(Slot { end, inode, name })
+    Ok(Slot { end, inode, kind: head.kind, name })
+}
+
+/// What the byte of an entry says that it names.
+fn kind(byte: u8) -> Option<Kind> {
+    let kinds =
+        [Kind::File, Kind::Directory, Kind::CharacterDevice, Kind::BlockDevice, Kind::Pipe, Kind::Socket, Kind::Link];
+    kinds.get(usize::from(byte.checked_sub(1)?)).copied()
 }
 
 /// The inode that `name` names in these entries.
@@ -152,7 +162,8 @@ pub(crate) fn list(
         if slot.inode != 0 && at >= from {
             // Behind a block's last entry is its checksum; the next block begins there.
             let end = if slot.end == entries.len() { BLOCK_BYTES } else { slot.end };
-            found.push(Entry { inode: slot.inode, next: base + end as u64, name: slot.name.into() });
+            let kind = kind(slot.kind);
+            found.push(Entry { inode: slot.inode, kind, next: base + end as u64, name: slot.name.into() });
         }
         at = slot.end;
     }

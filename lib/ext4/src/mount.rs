@@ -263,6 +263,11 @@ impl Mount {
         self.is_closing = true;
     }
 
+    /// Whether the journal could not be written: nothing is changed any more.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// Whether all is written and the volume says so.
     pub fn is_closed(&self) -> bool {
         self.writer.is_closed()

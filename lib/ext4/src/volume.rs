@@ -63,6 +63,15 @@ impl Volume {
         group::decode(&self.geometry, number, need(blocks, group::descriptor_block(number))?)
     }
 
+    /// Free blocks, by what the groups say of themselves.
+    ///
+    /// # Errors
+    /// [`Stop::Need`]; [`Error::Corrupt`].
+    pub fn free_blocks<B: Blocks>(&self, blocks: &B) -> Result<u64, Stop> {
+        (0..self.geometry.groups)
+            .try_fold(0, |free, number| Ok(free + u64::from(self.group(blocks, number)?.free_blocks)))
+    }
+
     /// Where block `logical` of a file, directory or long link is.
     ///
     /// # Errors

@@ -1,0 +1,266 @@
+//! The `descriptions` contract of files and directories of the volume.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use channel::Peer;
+use contracts::BulkSpan;
+use contracts::descriptions::*;
+use ext4::{BLOCK_BYTES, Blocks, Inode, Kind as Ext4Kind, Place, Stop, Volume};
+use runtime::Bulk;
+use system::file_name;
+use volume_core::walk::Halt;
+use volume_core::words;
+
+use crate::server::{Now, Pins, Server};
+
+/// Bytes of one answer with entries: a message of the contract carries 888.
+const ENTRIES_BYTES_MAX: usize = 700;
+/// Encoded size of an entry besides its name, at most.
+const ENTRY_BYTES: usize = 14;
+
+/// The span must lie in the bulk region before anything is done.
+fn check(bulk: &Bulk, span: BulkSpan) -> Result<Bulk, DescriptionError> {
+    bulk.window(span).map_err(|_| DescriptionError::Invalid)
+}
+
+/// The blocks of the disk that those bytes of a file are in.
+fn blocks_of(volume: &Volume, blocks: &Now<'_>, number: u32, (at, length): (u64, usize)) -> Result<Vec<u64>, Stop> {
+    let inode = volume.inode(blocks, number)?;
+    let end = inode.size.min(at.saturating_add(length as u64)).div_ceil(BLOCK_BYTES as u64);
+    let mut found = Vec::new();
+    let mut logical = at / BLOCK_BYTES as u64;
+    while logical < end {
+        // A file's blocks have numbers of 32 bits: its size was checked.
+        let stretch = volume.find(blocks, &inode, logical as u32)?;
+        let count = stretch.blocks.min(end - logical);
+        if let Place::Written(first) = stretch.place {
+            found.extend(first..first + count);
+        }
+        logical += count;
+    }
+    Ok(found)
+}
+
+/// Copies bytes of a file into the window; gives how many.
+fn copy_out(
+    volume: &Volume,
+    blocks: &Now<'_>,
+    (number, at): (u32, u64),
+    window: &Bulk,
+) -> Result<Result<usize, DescriptionError>, Stop> {
+    let inode = volume.inode(blocks, number)?;
+    let mut part = [0; BLOCK_BYTES];
+    let mut done = 0;
+    while done < window.len() {
+        let most = (window.len() - done).min(BLOCK_BYTES);
+        let count = volume.read(blocks, &inode, at + done as u64, &mut part[..most])?;
+        if count == 0 {
+            break;
+        }
+        if window.write(done, &part[..count]).is_err() {
+            return Ok(Err(DescriptionError::Invalid));
+        }
+        done += count;
+    }
+    Ok(Ok(done))
+}
+
+impl Server {
+    /// Reads bytes of a file: all blocks that are missing are asked for together.
+    async fn read_file(&self, number: u32, at: u64, window: &Bulk) -> Result<usize, DescriptionError> {
+        let device = self.device().await?;
+        let wanted = self.ask(|volume, blocks| blocks_of(volume, blocks, number, (at, window.len()))).await?;
+        let mut pins = Pins::new(device.clone());
+        let missing = self.look(&device, |_, now| {
+            wanted.iter().copied().filter(|block| now.block(*block).is_none()).collect::<Vec<_>>()
+        })?;
+        missing.iter().for_each(|block| device.begin(*block));
+        for block in missing {
+            pins.add(block).await.map_err(|_| DescriptionError::Failed)?;
+        }
+        self.answer_with(&mut pins, |volume, blocks| copy_out(volume, blocks, (number, at), window)).await?
+    }
+
+    /// Entries of a directory from a place on, as many as an answer carries, and the place behind
+    /// them.
+    async fn list(&self, number: u32, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
+        self.ask(|volume, blocks| {
+            let directory = volume.inode(blocks, number)?;
+            let (mut entries, mut next, mut bytes) = (Vec::new(), from, 0);
+            for found in volume.list(blocks, &directory, from)? {
+                let name = file_name::to_text(&found.name);
+                bytes += name.len() + ENTRY_BYTES;
+                if bytes > ENTRIES_BYTES_MAX && !entries.is_empty() {
+                    break;
+                }
+                let kind = found.kind.map_or(Kind::Anonymous, words::kind);
+                entries.push(Entry { name, inode: found.inode.into(), kind });
+                next = found.next;
+            }
+            Ok((entries, next))
+        })
+        .await
+    }
+
+    /// The inode that a description of a client's is of.
+    pub async fn opened_inode(&self, peer: &Peer, id: DescriptionId) -> Result<Inode, DescriptionError> {
+        self.inode(self.number(peer, id)?).await
+    }
+
+    /// Asks with blocks that are kept there already.
+    async fn answer_with<T>(
+        &self,
+        pins: &mut Pins,
+        question: impl Fn(&Volume, &Now<'_>) -> Result<T, Stop>,
+    ) -> Result<T, DescriptionError> {
+        let found = self.walk_with(pins, |volume, blocks| question(volume, blocks).map_err(Halt::from)).await;
+        found.map_err(crate::server::not_of_paths)
+    }
+}
+
+impl DescriptionsServer for Server {
+    async fn read(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        _wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let window = check(&peer.bulk(), span)?;
+        let (number, from) = self.with(peer, id, |open| match open.target.kind {
+            _ if !open.reads => Err(DescriptionError::BadId),
+            Ext4Kind::Directory => Err(DescriptionError::IsDirectory),
+            _ => Ok((open.target.inode, at.unwrap_or(open.offset))),
+        })?;
+        let count = self.read_file(number, from, &window).await?;
+        if at.is_none() {
+            self.with(peer, id, |open| {
+                open.offset = from + count as u64;
+                Ok(())
+            })?;
+        }
+        Ok(count as u32)
+    }
+
+    async fn write(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        _wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let window = check(&peer.bulk(), span)?;
+        let mut bytes = vec![0; window.len()];
+        window.read(0, &mut bytes).map_err(|_| DescriptionError::Invalid)?;
+        let number = self.to_write(peer, id)?;
+        let place = self.with(peer, id, |open| Ok((!open.appends).then(|| at.unwrap_or(open.offset))))?;
+        let (from, count) = self.write_file(peer, number, place, &bytes).await?;
+        if at.is_none() && count > 0 {
+            self.with(peer, id, |open| {
+                open.offset = from + count as u64;
+                Ok(())
+            })?;
+        }
+        Ok(count as u32)
+    }
+
+    async fn read_once(
+        &self,
+        _: &Peer,
+        _: DescriptionId,
+        _: BulkSpan,
+        _: u64,
+        _: bool,
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn write_once(
+        &self,
+        _: &Peer,
+        _: DescriptionId,
+        _: BulkSpan,
+        _: u64,
+        _: bool,
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn seek(&self, peer: &Peer, id: DescriptionId, offset: i64, whence: Whence) -> Result<u64, DescriptionError> {
+        let end = match whence {
+            Whence::End => self.opened_inode(peer, id).await?.size,
+            Whence::Start | Whence::Current => 0,
+        };
+        self.with(peer, id, |open| open.seek(if whence == Whence::Current { open.offset } else { end }, offset))
+    }
+
+    async fn status(&self, peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
+        Ok(words::status(&self.opened_inode(peer, id).await?))
+    }
+
+    async fn resize(&self, peer: &Peer, id: DescriptionId, size: u64) -> Result<(), DescriptionError> {
+        let number = self.with(peer, id, |open| match open.target.kind {
+            Ext4Kind::File if open.writes => Ok(open.target.inode),
+            _ => Err(DescriptionError::Invalid),
+        })?;
+        self.set_size(peer, number, size).await
+    }
+
+    async fn entries(&self, peer: &Peer, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
+        self.list(self.number(peer, id)?, from).await
+    }
+
+    async fn control(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        request: Control,
+    ) -> Result<ControlReply, DescriptionError> {
+        let offset = self.with(peer, id, |open| Ok(open.offset))?;
+        match request {
+            Control::Available => {
+                let size = self.opened_inode(peer, id).await?.size;
+                Ok(ControlReply::Number(size.saturating_sub(offset)))
+            }
+            _ => Err(DescriptionError::NotTerminal),
+        }
+    }
+
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, _watch: WatchFor) -> Result<u32, DescriptionError> {
+        self.with(peer, id, |_| Ok(mask & (ready::READ | ready::WRITE)))
+    }
+
+    async fn inherit(&self, peer: &Peer, child: u64) -> Result<(), DescriptionError> {
+        if !self.clients.is_newborn(child) {
+            return Err(DescriptionError::Invalid);
+        }
+        self.open.borrow_mut().inherit(peer.id(), child);
+        Ok(())
+    }
+
+    async fn export(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
+        let mut ticket = [0; 8];
+        runtime::fill_random(&mut ticket);
+        let ticket = u64::from_ne_bytes(ticket);
+        self.open.borrow_mut().export(peer, id, ticket).map(|()| ticket)
+    }
+
+    async fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
+        self.open.borrow_mut().claim(peer, ticket)
+    }
+
+    async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
+        if self.release(peer.id(), id, false) { Ok(()) } else { Err(DescriptionError::BadId) }
+    }
+
+    fn peer_closed(&self, peer: &Peer) {
+        self.release_all_of(peer);
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.release_all_of(peer);
+    }
+}

@@ -1,0 +1,12 @@
+//! What the volume's server does without waiting: a cache of blocks, paths, and ext4's words as the
+//! contracts have them.
+//!
+//! Deliberately unknown here: channels, tasks, devices.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod cache;
+pub mod walk;
+pub mod words;

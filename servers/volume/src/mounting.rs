@@ -1,0 +1,149 @@
+//! Looking at the disk: what is on it, what its journal has, and how it is used from then on.
+//!
+//! What cannot be used is told in one line, and all that is asked of it fails with EIO: a program
+//! must not take an empty folder for its data.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use contracts::blocks::BlocksClient;
+use ext4::{Mount, Recovered, Recovery, Step, Stop, Volume};
+use runtime::{Bulk, Start};
+use volume_core::cache::Cache;
+
+use crate::device::{Device, Failed};
+use crate::server::{Pins, Server, State};
+
+/// A disk that has not answered by then is not there.
+const ANSWER_NS: u64 = 5_000_000_000;
+/// Part of the account that blocks may take.
+const CACHE_PART: u64 = 2;
+
+impl From<Failed> for String {
+    fn from(_: Failed) -> String {
+        "the disk fails".into()
+    }
+}
+
+/// Opens the volume; what is asked meanwhile waits.
+pub async fn open(server: Rc<Server>, start: Start, is_read_only: bool) {
+    match attach(&start).await {
+        Ok(device) => use_disk(server, Rc::new(device), is_read_only).await,
+        Err(why) => refuse(&server, &why),
+    }
+}
+
+fn refuse(server: &Server, why: &str) {
+    runtime::log!("{}: {why}: what is asked of it fails", server.path);
+    server.state.replace(State::Refused);
+    server.opened.changed();
+}
+
+/// Opens the volume on a disk.
+pub async fn use_disk(server: Rc<Server>, device: Rc<Device>, is_read_only: bool) {
+    server.device.replace(Some(device.clone()));
+    match look(&server.path, &device, is_read_only).await {
+        Ok(state) => {
+            server.state.replace(state);
+            server.opened.changed();
+            server.wake_writer();
+        }
+        Err(why) => refuse(&server, &why),
+    }
+}
+
+async fn attach(start: &Start) -> Result<Device, String> {
+    let blocks: BlocksClient = start.client("disk").map_err(|_| "no channel to a disk: correct system/*.toml")?;
+    let data: Bulk = start.region("disk-data").ok_or("no region disk-data: correct system/*.toml")?.memory();
+    let first = runtime::now_ns();
+    let asked = runtime::timeout(ANSWER_NS, blocks.attach(first)).await;
+    let disk = asked.map_err(|_| "no disk answers")?.map_err(|error| format!("no disk: {error:?}"))?;
+    let (limit_pages, ..) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
+    let cache = Cache::new((limit_pages / CACHE_PART) as usize);
+    Ok(Device::new(blocks, data, disk, first, cache))
+}
+
+async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<State, String> {
+    let size = device.size();
+    let volume = read(device, |cache| Volume::open(cache, size)).await?;
+    let mut recovery = read(device, |cache| Recovery::begin(&volume, cache)).await?;
+    let recovered = recover(device, &volume, &mut recovery).await?;
+    let (blocks, count) = (volume.geometry().blocks, recovered.writes.len());
+    let is_read_only = is_read_only || device.disk().is_read_only;
+    let how = if is_read_only { "read only" } else { "read and written" };
+    runtime::log!("{}: ext4 of {blocks} blocks, {how}, {count} blocks from its journal", path);
+    if is_read_only {
+        device.redirect(recovered.writes);
+        return Ok(State::ReadOnly(read(device, |cache| Volume::open(cache, size)).await?));
+    }
+    put_back(device, &recovered).await?;
+    device.forget();
+    let mount = read(device, |cache| Mount::begin(cache, size, &recovered)).await?;
+    Ok(State::Writable(Box::new(mount)))
+}
+
+/// Asks what needs blocks only, again for each that is missing.
+async fn read<T>(device: &Rc<Device>, question: impl Fn(&Cache) -> Result<T, Stop>) -> Result<T, String> {
+    let mut pins = Pins::new(device.clone());
+    loop {
+        let answer = question(&device.cache.borrow());
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(Stop::Need(block)) => pins.add(block).await?,
+            Err(Stop::Failed(error)) => return Err(error.to_string()),
+            Err(Stop::Commit(_)) => return Err("it is written by nobody".into()),
+        }
+    }
+}
+
+/// Finds out what the journal has.
+async fn recover(device: &Rc<Device>, volume: &Volume, recovery: &mut Recovery) -> Result<Recovered, String> {
+    loop {
+        let step = recovery.step(volume.geometry(), &*device.cache.borrow());
+        match step {
+            Ok(Step::More) => {}
+            Ok(Step::Done(recovered)) => return Ok(recovered),
+            // A step takes one block: it is kept until that has been done.
+            Err(Stop::Need(block)) => {
+                let mut pins = Pins::new(device.clone());
+                pins.add(block).await?;
+                match recovery.step(volume.geometry(), &*device.cache.borrow()) {
+                    Ok(Step::Done(recovered)) => return Ok(recovered),
+                    Ok(Step::More) | Err(Stop::Need(_)) => {}
+                    Err(stop) => return Err(words(stop)),
+                }
+            }
+            Err(stop) => return Err(words(stop)),
+        }
+    }
+}
+
+fn words(stop: Stop) -> String {
+    match stop {
+        Stop::Failed(error) => error.to_string(),
+        Stop::Need(_) | Stop::Commit(_) => "it asks for what it has".into(),
+    }
+}
+
+/// Writes what the journal has to its places.
+async fn put_back(device: &Rc<Device>, recovered: &Recovered) -> Result<(), String> {
+    /// Blocks at a time.
+    const PART: usize = 64;
+    for part in recovered.writes.chunks(PART) {
+        part.iter().for_each(|write| device.begin(write.from));
+        let mut puts = Vec::with_capacity(part.len());
+        for write in part {
+            let mut pins = Pins::new(device.clone());
+            pins.add(write.from).await?;
+            let bytes = device.cache.borrow().bytes(write.from).ok_or(Failed)?;
+            puts.push(ext4::Put { block: write.to, bytes: alloc::sync::Arc::new(write.bytes(&bytes)), inode: 0 });
+        }
+        if !device.write_all(puts).await.is_empty() {
+            return Err(Failed.into());
+        }
+    }
+    if recovered.writes.is_empty() { Ok(()) } else { Ok(device.flush().await?) }
+}

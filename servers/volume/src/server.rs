@@ -1,0 +1,370 @@
+//! State of the volume's server: the volume, the blocks that are there, and open descriptions.
+//!
+//! Single-threaded: a `RefCell` borrow never crosses an await. An operation is asked again for each
+//! block that it misses, in the task of its request: nobody else waits for it.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use channel::{Clients, IN_FLIGHT, Peer};
+use contracts::descriptions::{DescriptionError, DescriptionId};
+use contracts::files::{OF_VOLUME, PathError};
+use contracts::in_flight::{Exporter, settle_unknown};
+use contracts::process::ProcessClient;
+use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volume};
+use open_files::{FileId, Table};
+use runtime::{LogLimit, Watch};
+use volume_core::cache::Cache;
+use volume_core::walk::Halt;
+use volume_core::words;
+
+use crate::device::{Device, Failed};
+
+/// Descriptions at once, as many as `fs` has.
+const OPEN_MAX: usize = 8192;
+
+/// What a description reads and writes.
+#[derive(Debug)]
+pub struct Target {
+    pub inode: u32,
+    pub kind: Kind,
+    /// Bytes of it were lost, of which its holder was not told.
+    pub has_failed: bool,
+}
+
+impl open_files::Target for Target {
+    fn file(&self) -> Option<FileId> {
+        (self.kind == Kind::File).then_some(self.inode.into())
+    }
+}
+
+/// An open description.
+pub type Open = open_files::Open<Target>;
+
+/// The volume, as far as it is known.
+pub enum State {
+    /// It is being looked at.
+    Opening,
+    /// It cannot be used; that was logged.
+    Refused,
+    /// It is only read.
+    ReadOnly(Volume),
+    /// It is read and written.
+    Writable(Box<Mount>),
+}
+
+/// The blocks as they are now.
+pub enum Now<'a> {
+    ReadOnly(&'a Cache),
+    Writable(View<'a, Cache>),
+}
+
+impl Blocks for Now<'_> {
+    fn block(&self, number: u64) -> Option<&Block> {
+        match self {
+            Now::ReadOnly(cache) => cache.block(number),
+            Now::Writable(view) => view.block(number),
+        }
+    }
+}
+
+/// Blocks that one request needs: they stay in the cache until this is dropped.
+pub struct Pins {
+    device: Rc<Device>,
+    blocks: Vec<u64>,
+}
+
+impl Pins {
+    /// None yet.
+    pub fn new(device: Rc<Device>) -> Pins {
+        Pins { device, blocks: Vec::new() }
+    }
+
+    /// Waits for a block, and keeps it.
+    pub async fn add(&mut self, block: u64) -> Result<(), Failed> {
+        self.device.pin(block).await?;
+        self.blocks.push(block);
+        Ok(())
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let mut cache = self.device.cache.borrow_mut();
+        self.blocks.iter().for_each(|block| cache.unpin(*block));
+    }
+}
+
+/// Of a question that names no path.
+pub fn not_of_paths(error: PathError) -> DescriptionError {
+    match error {
+        PathError::Failed(error) => error,
+        PathError::Beyond(_) => DescriptionError::CrossDevice,
+    }
+}
+
+/// All state.
+pub struct Server {
+    /// Where the volume's root is seen.
+    pub path: String,
+    pub processes: Option<ProcessClient>,
+    pub state: RefCell<State>,
+    /// The disk, once it has answered.
+    pub device: RefCell<Option<Rc<Device>>>,
+    /// The volume is known.
+    pub opened: Watch,
+    pub open: RefCell<Table<Target>>,
+    /// Descriptions of each file.
+    pub opens: RefCell<BTreeMap<u32, u32>>,
+    /// Inodes that nobody has any more, to be reclaimed.
+    pub unused: RefCell<Vec<u32>>,
+    pub reclaiming: Watch,
+    /// Tickets of senders that have ended, and word of that.
+    unsure: RefCell<Vec<u64>>,
+    exporter_ended: Watch,
+    /// Some lock went or shrank.
+    pub unlocked: Watch,
+    /// There may be something to write.
+    pub changed: Watch,
+    pub is_changed: Cell<bool>,
+    /// Something was changed that nobody asked to be committed yet.
+    pub dirtied: Watch,
+    pub is_dirty: Cell<bool>,
+    /// A transaction lasts, or never will.
+    pub lasting: Watch,
+    damage: LogLimit,
+    /// The programs that may be given descriptions.
+    pub clients: Clients,
+}
+
+impl Server {
+    pub fn new(path: String, processes: Option<ProcessClient>) -> Server {
+        Server {
+            path,
+            processes,
+            state: RefCell::new(State::Opening),
+            device: RefCell::default(),
+            opened: Watch::new(),
+            open: RefCell::new(Table::new(OPEN_MAX, OF_VOLUME)),
+            opens: RefCell::default(),
+            unused: RefCell::default(),
+            reclaiming: Watch::new(),
+            unsure: RefCell::default(),
+            exporter_ended: Watch::new(),
+            unlocked: Watch::new(),
+            changed: Watch::new(),
+            is_changed: Cell::new(false),
+            dirtied: Watch::new(),
+            is_dirty: Cell::new(false),
+            lasting: Watch::new(),
+            damage: LogLimit::default(),
+            clients: Clients::default(),
+        }
+    }
+
+    /// The disk, when the volume is known. `Failed` if it is not to be used.
+    pub async fn device(&self) -> Result<Rc<Device>, DescriptionError> {
+        let known = || match &*self.state.borrow() {
+            State::Opening => None,
+            State::Refused => Some(Err(DescriptionError::Failed)),
+            State::ReadOnly(_) | State::Writable(_) => Some(Ok(())),
+        };
+        self.opened.until(known).await?;
+        self.device.borrow().clone().ok_or(DescriptionError::Failed)
+    }
+
+    /// Asks the volume as it is now.
+    pub fn look<T>(
+        &self,
+        device: &Device,
+        question: impl FnOnce(&Volume, &Now<'_>) -> T,
+    ) -> Result<T, DescriptionError> {
+        let (state, cache) = (self.state.borrow(), device.cache.borrow());
+        match &*state {
+            State::ReadOnly(volume) => Ok(question(volume, &Now::ReadOnly(&cache))),
+            State::Writable(mount) => Ok(question(mount.volume(), &Now::Writable(mount.view(&*cache)))),
+            State::Opening | State::Refused => Err(DescriptionError::Failed),
+        }
+    }
+
+    /// Asks, reads what is missing, and asks again, until there is an answer.
+    pub async fn ask<T>(&self, question: impl Fn(&Volume, &Now<'_>) -> Result<T, Stop>) -> Result<T, DescriptionError> {
+        let found = self.walk(|volume, blocks| question(volume, blocks).map_err(Halt::from)).await;
+        found.map_err(not_of_paths)
+    }
+
+    /// The same for a question about a path.
+    pub async fn walk<T>(&self, question: impl Fn(&Volume, &Now<'_>) -> Result<T, Halt>) -> Result<T, PathError> {
+        let mut pins = Pins::new(self.device().await?);
+        self.walk_with(&mut pins, question).await
+    }
+
+    /// The same with blocks that are kept there already.
+    pub async fn walk_with<T>(
+        &self,
+        pins: &mut Pins,
+        question: impl Fn(&Volume, &Now<'_>) -> Result<T, Halt>,
+    ) -> Result<T, PathError> {
+        loop {
+            match self.look(&pins.device, &question)? {
+                Ok(answer) => return Ok(answer),
+                Err(Halt::Need(block)) => pins.add(block).await.map_err(|Failed| DescriptionError::Failed)?,
+                Err(Halt::Path(error)) => return Err(error),
+                Err(Halt::Volume(error)) => return Err(self.failed(error).into()),
+            }
+        }
+    }
+
+    /// Changes the volume: all that the operation says, or nothing.
+    pub async fn change<T>(
+        &self,
+        operation: impl Fn(&mut Operation<'_, Cache>) -> Result<T, Stop>,
+    ) -> Result<T, DescriptionError> {
+        let mut pins = Pins::new(self.device().await?);
+        loop {
+            let now = words::time(runtime::realtime_ns());
+            let outcome = {
+                let (mut state, cache) = (self.state.borrow_mut(), pins.device.cache.borrow());
+                let State::Writable(mount) = &mut *state else { return Err(DescriptionError::ReadOnly) };
+                mount.change(&*cache, now, &operation)
+            };
+            match outcome {
+                Ok(result) => {
+                    self.wake_writer();
+                    self.is_dirty.set(true);
+                    self.dirtied.changed();
+                    return Ok(result);
+                }
+                Err(Stop::Need(block)) => pins.add(block).await.map_err(|Failed| DescriptionError::Failed)?,
+                Err(Stop::Commit(number)) => self.until_lasting(number).await?,
+                Err(Stop::Failed(error)) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    /// There may be something to write.
+    pub fn wake_writer(&self) {
+        self.is_changed.set(true);
+        self.changed.changed();
+    }
+
+    /// Waits until a transaction lasts. `Failed` if it never will.
+    pub async fn until_lasting(&self, number: u32) -> Result<(), DescriptionError> {
+        self.wake_writer();
+        let look = || match &*self.state.borrow() {
+            State::Writable(mount) => match mount.lasts(number) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(_) => Some(Err(DescriptionError::Failed)),
+            },
+            _ => Some(Err(DescriptionError::Failed)),
+        };
+        self.lasting.until(look).await
+    }
+
+    /// What a client is told; what the disk says that cannot be is logged, too.
+    fn failed(&self, error: Error) -> DescriptionError {
+        if words::is_damage(error) {
+            self.damage.log(format!("{}: {error}: run e2fsck", self.path));
+        }
+        words::error(error)
+    }
+
+    /// Is the volume known, and not to be written?
+    pub fn is_read_only(&self) -> bool {
+        matches!(&*self.state.borrow(), State::ReadOnly(_))
+    }
+
+    /// An inode.
+    pub async fn inode(&self, number: u32) -> Result<Inode, DescriptionError> {
+        self.ask(|volume, blocks| volume.inode(blocks, number)).await
+    }
+
+    /// Opens an inode for a client. `flags` are `files::open`'s. `TooMany`.
+    pub fn add(&self, peer: &Peer, number: u32, kind: Kind, flags: u32) -> Result<DescriptionId, DescriptionError> {
+        let mut open = self.open.borrow_mut();
+        open.room(peer)?;
+        *self.opens.borrow_mut().entry(number).or_default() += 1;
+        Ok(open.add(peer, Target { inode: number, kind, has_failed: false }, flags))
+    }
+
+    /// Works on a description the client holds. `BadId`.
+    pub fn with<T>(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        work: impl FnOnce(&mut Open) -> Result<T, DescriptionError>,
+    ) -> Result<T, DescriptionError> {
+        work(self.open.borrow_mut().get(peer, id)?)
+    }
+
+    /// The inode that a description of a client's is of. `BadId`.
+    pub fn number(&self, peer: &Peer, id: DescriptionId) -> Result<u32, DescriptionError> {
+        self.with(peer, id, |open| Ok(open.target.inode))
+    }
+
+    /// A client gives one reference back, or all at its end. Whether it had one.
+    pub fn release(&self, client: u64, id: DescriptionId, at_end: bool) -> bool {
+        let released = self.open.borrow_mut().release(client, id, at_end);
+        if released.freed_locks {
+            self.unlocked.changed();
+        }
+        if let Some(Target { inode, .. }) = released.last {
+            let is_last = {
+                let mut opens = self.opens.borrow_mut();
+                let left = opens.get(&inode).map_or(0, |count| count - 1);
+                if left > 0 {
+                    opens.insert(inode, left)
+                } else {
+                    opens.remove(&inode)
+                };
+                left == 0
+            };
+            if is_last {
+                self.unused(inode);
+            }
+        }
+        released.was_held
+    }
+
+    /// Releases all that a client held, which ended.
+    pub fn release_all_of(&self, gone: &Peer) {
+        let held = self.open.borrow().held_by(gone);
+        for (client, id) in held {
+            self.release(client, id, true);
+        }
+        // What it exported and did not send has to be found.
+        let tickets = self.open.borrow().tickets_of(|exporter| gone.was(exporter));
+        if !tickets.is_empty() {
+            self.unsure.borrow_mut().extend(tickets);
+            self.exporter_ended.changed();
+        }
+    }
+
+    /// Settles what nobody will claim, for as long as the machine runs.
+    pub async fn settle_unsent(&self, processes: &ProcessClient) {
+        loop {
+            let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
+            let unsure = self.exporter_ended.until(take).await;
+            settle_unknown(self, processes, unsure).await;
+        }
+    }
+}
+
+impl Exporter for Server {
+    fn settle(&self, ticket: u64) {
+        let exported = self.open.borrow_mut().settle(ticket);
+        if let Some(id) = exported {
+            self.release(IN_FLIGHT, id, false);
+        }
+    }
+
+    fn tickets(&self) -> Vec<u64> {
+        self.open.borrow().tickets_of(|_| true)
+    }
+}

@@ -1,0 +1,283 @@
+//! The volume's server between a disk and clients that are played.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use channel::{Bulk, CallError, Layout, Peer, loopback};
+use contracts::BulkSpan;
+use contracts::blocks::*;
+use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
+use contracts::files::{FilesClient, Name, Opened, PathError, open, serve_files};
+use runtime::Watch;
+use volume_core::cache::Cache;
+
+use crate::device::Device;
+use crate::keep_up;
+use crate::mounting::use_disk;
+use crate::server::Server;
+
+const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 64 << 10 };
+const DATA_BYTES: u32 = 64 << 10;
+const SECTOR: usize = 512;
+const LARGE: usize = 300_000;
+
+/// A disk in memory.
+struct Played {
+    image: RefCell<Vec<u8>>,
+    data: Bulk,
+    /// Reads of sectors from here on wait.
+    held_from: Cell<u64>,
+    released: Watch,
+    /// Writes of blocks that begin with these bytes fail.
+    fails: Cell<Option<u8>>,
+    flushes: Cell<u32>,
+}
+
+impl Played {
+    fn bytes(extent: Extent) -> std::ops::Range<usize> {
+        let first = extent.sector as usize * SECTOR;
+        first..first + extent.sectors as usize * SECTOR
+    }
+}
+
+impl BlocksServer for Played {
+    async fn attach(&self, _: &Peer, _: u64) -> Result<Disk, BlocksError> {
+        unreachable!("tests say what the disk is")
+    }
+
+    async fn read(&self, _: &Peer, _: u64, from: Extent, offset: u32) -> Result<(), BlocksError> {
+        self.released.until(|| (from.sector < self.held_from.get()).then_some(())).await;
+        let image = self.image.borrow();
+        self.data.write(offset as usize, image.get(Played::bytes(from)).ok_or(BlocksError::Range)?).unwrap();
+        Ok(())
+    }
+
+    async fn write(&self, _: &Peer, _: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
+        let mut bytes = vec![0; to.sectors as usize * SECTOR];
+        self.data.read(offset as usize, &mut bytes).unwrap();
+        if self.fails.get() == Some(bytes[0]) {
+            return Err(BlocksError::Io);
+        }
+        self.image.borrow_mut()[Played::bytes(to)].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    async fn flush(&self, _: &Peer, _: u64) -> Result<Flushed, BlocksError> {
+        self.flushes.set(self.flushes.get() + 1);
+        Ok(Flushed::Stored)
+    }
+
+    async fn discard(&self, _: &Peer, _: u64, _: Extent) -> Result<(), BlocksError> {
+        Err(BlocksError::Unsupported)
+    }
+
+    async fn write_zeroes(&self, _: &Peer, _: u64, _: Extent, _: bool) -> Result<(), BlocksError> {
+        Err(BlocksError::Unsupported)
+    }
+
+    async fn identify(&self, _: &Peer, _: u64) -> Result<[u8; NAME_BYTES], BlocksError> {
+        Err(BlocksError::Unsupported)
+    }
+}
+
+/// A volume with some files, or `None`, with a line, where nobody can make one.
+fn image() -> Option<Vec<u8>> {
+    let mkfs = Path::new("/usr/sbin/mkfs.ext4");
+    if !mkfs.exists() {
+        eprintln!("skipped: mkfs.ext4 is not installed (Debian: e2fsprogs)");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (tree, path) = (folder.path().join("tree"), folder.path().join("image"));
+    std::fs::create_dir_all(tree.join("far")).unwrap();
+    std::fs::write(tree.join("small"), "small").unwrap();
+    std::fs::write(tree.join("large"), large()).unwrap();
+    std::fs::write(tree.join("far/file"), "far").unwrap();
+    std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+    let made = Command::new(mkfs).args(["-q", "-b4096", "-d"]).args([&tree, &path]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(std::fs::read(path).unwrap())
+}
+
+fn large() -> Vec<u8> {
+    (0..LARGE).map(|at| (at / 4096 + at % 251) as u8).collect()
+}
+
+/// A disk, a server of the volume on it, and a client.
+struct Scene {
+    disk: Rc<Played>,
+    files: FilesClient,
+    descriptions: DescriptionsClient,
+}
+
+fn scene(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Scene {
+    let (blocks, served) = loopback(BULK);
+    let (sectors, data) = ((image.len() / SECTOR) as u64, served.peer().bulk());
+    let disk = Rc::new(Played {
+        image: RefCell::new(image),
+        data: data.clone(),
+        held_from: Cell::new(u64::MAX),
+        released: Watch::new(),
+        fails: Cell::new(None),
+        flushes: Cell::new(0),
+    });
+    runtime::spawn(serve_blocks(disk.clone(), served));
+    let told = Disk {
+        sectors,
+        block_bytes: 512,
+        optimal_bytes: 0,
+        is_read_only: false,
+        keeps_back: true,
+        sectors_max: 128,
+        discard_sectors_max: 0,
+        zeroes_sectors_max: 0,
+        data_offset: 0,
+        data_bytes: DATA_BYTES,
+        requests_max: 64,
+    };
+    let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, Cache::new(cache_blocks)));
+    let server = Rc::new(Server::new("/data".into(), None));
+    runtime::spawn(use_disk(server.clone(), device, is_read_only));
+    if !is_read_only {
+        keep_up(&server);
+    }
+    let (files, served) = loopback(Layout::default());
+    runtime::spawn(serve_files(server.clone(), served));
+    let (descriptions, served) = loopback(BULK);
+    runtime::spawn(serve_descriptions(server, served));
+    Scene { disk, files: FilesClient::new(files), descriptions: DescriptionsClient::new(descriptions) }
+}
+
+impl Scene {
+    async fn open(&self, path: &str, flags: u32) -> Result<Opened, CallError<PathError>> {
+        self.files.open(name(path), flags, 0o644).await
+    }
+
+    async fn read(&self, id: u64, at: u64, length: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < length {
+            let part = (length - all.len()).min(BULK.bulk_bytes as usize) as u32;
+            let span = BulkSpan { offset: 0, length: part };
+            let count = self.descriptions.read(id, span, Some(at + all.len() as u64), true).await.unwrap() as usize;
+            if count == 0 {
+                break;
+            }
+            let mut bytes = vec![0; count];
+            self.descriptions.bulk().read(0, &mut bytes).unwrap();
+            all.extend(bytes);
+        }
+        all
+    }
+
+    async fn write(&self, id: u64, at: u64, bytes: &[u8]) -> Result<u32, CallError<DescriptionError>> {
+        self.descriptions.bulk().write(0, bytes).unwrap();
+        let span = BulkSpan { offset: 0, length: bytes.len() as u32 };
+        self.descriptions.write(id, span, Some(at), true).await
+    }
+}
+
+fn name(path: &str) -> Name {
+    Name { directory: None, path: path.into(), process: 1, owner: (0, 0) }
+}
+
+#[test]
+fn who_misses_a_block_waits_alone() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let scene = scene(image, 1000, false);
+        let small = scene.open("/small", open::READ).await.unwrap();
+        assert_eq!(scene.read(small.id, 0, 100).await, b"small");
+        // From now on the disk answers no read.
+        scene.disk.held_from.set(0);
+        let far = scene.files.open(name("/far/file"), open::READ, 0);
+        assert_eq!(scene.read(small.id, 0, 100).await, b"small");
+        assert_eq!(scene.open("/small", open::READ).await.unwrap().size, 5);
+        let none = scene.open("/none", open::READ).await;
+        assert_eq!(none, Err(CallError::Server(PathError::Failed(DescriptionError::NotFound))));
+        scene.disk.held_from.set(u64::MAX);
+        scene.disk.released.changed();
+        assert_eq!(far.await.unwrap().size, 3);
+    });
+}
+
+#[test]
+fn a_cache_of_few_blocks_is_enough() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let scene = scene(image, 2, false);
+        let opened = scene.open("/large", open::READ | open::WRITE).await.unwrap();
+        assert!(scene.read(opened.id, 0, LARGE).await == large());
+        scene.write(opened.id, 5000, b"changed").await.unwrap();
+        let mut expected = large();
+        expected[5000..5007].copy_from_slice(b"changed");
+        assert!(scene.read(opened.id, 0, LARGE).await == expected);
+    });
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_cut() {
+    let Some(image) = image() else { return };
+    let cut = runtime::testing::run(async {
+        let scene = scene(image, 1000, false);
+        let opened = scene.open("/new", open::READ | open::WRITE | open::CREATE).await.unwrap();
+        scene.write(opened.id, 0, b"kept").await.unwrap();
+        let flushes = scene.disk.flushes.get();
+        scene.files.synchronize(opened.id, true).await.unwrap();
+        assert!(scene.disk.flushes.get() > flushes);
+        let flushes = scene.disk.flushes.get();
+        scene.files.synchronize(opened.id, true).await.unwrap();
+        assert_eq!(scene.disk.flushes.get(), flushes, "nothing was changed since");
+        scene.write(opened.id, 4, b"perhaps").await.unwrap();
+        scene.disk.image.borrow().clone()
+    });
+    for is_read_only in [true, false] {
+        let cut = cut.clone();
+        runtime::testing::run(async {
+            let scene = scene(cut.clone(), 1000, is_read_only);
+            let opened = scene.open("/new", open::READ).await.unwrap();
+            assert_eq!(scene.read(opened.id, 0, 100).await, b"kept");
+            assert_eq!(*scene.disk.image.borrow() == cut, is_read_only, "what is only read is not written");
+        });
+    }
+}
+
+#[test]
+fn lost_bytes_are_told_once_for_each_description() {
+    const LOST: CallError<DescriptionError> = CallError::Server(DescriptionError::Failed);
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let scene = scene(image, 1000, false);
+        let flags = open::READ | open::WRITE;
+        let (one, two) = (scene.open("/small", flags).await.unwrap().id, scene.open("/small", flags).await.unwrap().id);
+        let other = scene.open("/large", flags).await.unwrap().id;
+        scene.disk.fails.set(Some(0xe5));
+        scene.write(one, 0, &[0xe5; 5]).await.unwrap();
+        scene.write(other, 0, b"x").await.unwrap();
+        assert_eq!(scene.files.synchronize(one, true).await, Err(LOST));
+        assert_eq!(scene.files.synchronize(one, true).await, Ok(()));
+        assert_eq!(scene.files.synchronize(other, true).await, Ok(()));
+        assert_eq!(scene.files.synchronize(two, false).await, Err(LOST));
+        assert_eq!(scene.files.synchronize(two, false).await, Ok(()));
+    });
+}
+
+#[test]
+fn a_file_without_names_goes_with_its_last_description() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let scene = scene(image, 1000, false);
+        let (_, free) = scene.files.space().await.unwrap();
+        let opened = scene.open("/large", open::READ).await.unwrap();
+        scene.files.remove(name("/large"), false).await.unwrap();
+        assert!(scene.read(opened.id, 0, LARGE).await == large());
+        assert_eq!(scene.files.space().await.unwrap().1, free);
+        scene.descriptions.close(opened.id).await.unwrap();
+        let freed = LARGE.div_ceil(4096) as u64;
+        while scene.files.space().await.unwrap().1 < free + freed {
+            runtime::yield_now().await;
+        }
+        assert_eq!(scene.files.space().await.unwrap().1, free + freed);
+    });
+}

@@ -1,0 +1,121 @@
+//! Writing: one batch at a time, when somebody waits for it or some seconds after a change.
+
+use alloc::rc::Rc;
+
+use channel::Peer;
+use contracts::descriptions::DescriptionError;
+use contracts::storage::{StorageError, StorageServer};
+use ext4::{Batch, Flush, Mount};
+use volume_core::words;
+
+use crate::server::{Server, State};
+
+/// So long after a change it is committed, if nobody asks before.
+const COMMIT_NS: u64 = 5_000_000_000;
+/// With so many blocks of files that are newer than the disk a commit begins, 4 MiB, and with so
+/// many who writes waits for one, 8 MiB.
+const DIRTY_BEGIN: usize = 1024;
+pub const DIRTY_MAX: usize = 2048;
+/// With so many that only the log has they are written to their places: 8 MiB.
+const LOGGED_MAX: usize = 2048;
+
+impl Server {
+    /// Works on the volume, if it is written.
+    pub fn mount<T>(&self, work: impl FnOnce(&mut Mount) -> T) -> Option<T> {
+        match &mut *self.state.borrow_mut() {
+            State::Writable(mount) => Some(work(mount)),
+            _ => None,
+        }
+    }
+
+    /// What was changed of a file so far lasts. `Failed`, once for each description, if some of it
+    /// was lost.
+    pub async fn synchronize(&self, inode: u32) -> Result<(), DescriptionError> {
+        match self.mount(|mount| mount.sync(inode)).flatten() {
+            Some(number) => self.until_lasting(number).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same of all.
+    pub async fn synchronize_all(&self) -> Result<(), DescriptionError> {
+        match self.mount(Mount::sync_all).flatten() {
+            Some(number) => self.until_lasting(number).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of a file could not be written: who has it open is told by fsync.
+    fn lose(&self, inode: u32) {
+        self.open.borrow_mut().each_of(inode.into(), |open| open.target.has_failed = true);
+    }
+
+    /// Writes a batch; whether what it is about can be relied upon.
+    async fn write(&self, batch: Batch) -> bool {
+        let Ok(device) = self.device().await else { return false };
+        let lost = device.write_all(batch.writes).await;
+        lost.iter().filter(|inode| **inode != 0).for_each(|inode| self.lose(*inode));
+        if lost.contains(&0) {
+            return false;
+        }
+        match batch.flush {
+            Flush::No => true,
+            Flush::Own | Flush::All => device.flush().await.is_ok(),
+        }
+    }
+}
+
+impl StorageServer for Server {
+    /// Ends the volume: all is written, and nothing is changed after that.
+    async fn close(&self, _: &Peer) -> Result<(), StorageError> {
+        if self.mount(Mount::close).is_none() {
+            return Ok(());
+        }
+        self.wake_writer();
+        let end = |mount: &mut Mount| match (mount.is_closed(), mount.is_lost()) {
+            (true, _) => Some(Ok(())),
+            (_, true) => Some(Err(StorageError::Io)),
+            (false, false) => None,
+        };
+        self.lasting.until(|| self.mount(end).flatten()).await
+    }
+}
+
+/// Writes what there is to write, for ever.
+pub async fn write_all(server: Rc<Server>) {
+    loop {
+        server.changed.until(|| server.is_changed.take().then_some(())).await;
+        let next = || {
+            let now = words::time(runtime::realtime_ns());
+            server.mount(|mount| {
+                if mount.data_blocks() > DIRTY_BEGIN {
+                    mount.sync_all();
+                }
+                if mount.log_blocks() > LOGGED_MAX {
+                    mount.write_places();
+                }
+                mount.next(now)
+            })
+        };
+        while let Some(batch) = next().flatten() {
+            let is_written = server.write(batch).await;
+            if !is_written {
+                runtime::log!("{}: its journal cannot be written: it is only read from now on", server.path);
+            }
+            server.mount(|mount| mount.done(is_written));
+            server.lasting.changed();
+        }
+        server.lasting.changed();
+    }
+}
+
+/// Has what was changed committed some seconds later.
+pub async fn commit_in_time(server: Rc<Server>) {
+    loop {
+        server.dirtied.until(|| server.is_dirty.take().then_some(())).await;
+        runtime::sleep(COMMIT_NS).await;
+        if server.mount(Mount::sync_all).flatten().is_some() {
+            server.wake_writer();
+        }
+    }
+}
