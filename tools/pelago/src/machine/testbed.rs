@@ -2,6 +2,7 @@
 
 use crate::host::place;
 use crate::image::archive::Archive;
+use crate::image::description::Part;
 use crate::image::machine_type::MachineType;
 use crate::image::{build, container, description, environment, rootfs};
 use crate::machine::accelerator;
@@ -11,7 +12,7 @@ use crate::machine::record::Record;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use system::{Run, System};
+use system::{Mount, Run, System};
 
 /// Of each frame of a scenario's machines so many bytes are recorded: all headers.
 const FRAME_BYTES: u32 = 128;
@@ -25,6 +26,8 @@ pub struct Testbed {
     folder: Arc<tempfile::TempDir>,
     /// Its programs are in this root file system, not this machine's.
     root: Option<PathBuf>,
+    /// Where its machines see the volume on their disk.
+    mount: Option<Mount>,
     /// What its machines leave to look at.
     record: Option<Arc<Record>>,
 }
@@ -47,7 +50,7 @@ impl Testbed {
     fn of(images: Vec<PathBuf>, accelerator: Accelerator) -> Result<Testbed> {
         let system = description::load(&place::root().join("system/default.toml"))?;
         let folder = Arc::new(tempfile::tempdir().context("cannot make a temporary folder")?);
-        Ok(Testbed { images, system, accelerator, folder, root: None, record: None })
+        Ok(Testbed { images, system, accelerator, folder, root: None, mount: None, record: None })
     }
 
     /// The same, and what its machines say and send is recorded.
@@ -59,6 +62,12 @@ impl Testbed {
     /// The same whose programs are in a root file system.
     pub fn in_root(&self, root: Option<&Path>) -> Testbed {
         Testbed { root: root.map(Path::to_owned), ..self.clone() }
+    }
+
+    /// The same with the system of machines that have a disk, whose volume is seen there.
+    pub fn with_volume(&self, mount: Mount) -> Result<Testbed> {
+        let system = description::load_with(&place::root().join("system/default.toml"), &[Part::Disk])?;
+        Ok(Testbed { system, mount: Some(mount), ..self.clone() })
     }
 
     /// The same with another system, one of `system/`.
@@ -145,6 +154,7 @@ impl Testbed {
         let mut run = Run {
             working_directory: "/".into(),
             environment: environment::of(environment::inherited(), &[])?,
+            mount: self.mount.clone(),
             ..Run::default()
         };
         if let (Some(name), None) = (program.first(), &self.root) {

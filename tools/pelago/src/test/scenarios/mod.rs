@@ -60,6 +60,7 @@ mod threads;
 mod tools;
 mod transfers;
 mod usage_errors;
+mod volume;
 mod web;
 
 use crate::test::scenario::Scenario;
@@ -82,6 +83,7 @@ pub fn all() -> Vec<Scenario> {
         disk::scenarios(),
         programs::scenarios(),
         files::scenarios(),
+        volume::scenarios(),
         clock::scenarios(),
         threads::scenarios(),
         servers::scenarios(),
