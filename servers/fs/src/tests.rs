@@ -33,7 +33,7 @@ async fn lock(service: &Server, peer: &Peer, id: DescriptionId) -> Result<(), De
 #[test]
 fn a_lock_is_free_once_its_holders_close_was_sent() {
     runtime::testing::run(async {
-        let service = Rc::new(Server::new(Store::new(64), None, None, 1));
+        let service = Rc::new(Server::new(Store::new(64), None, None, 1, None));
         let (client, [first, second]) = two_programs(|channel| service.clients.add(channel));
         let peers = [first.peer().clone(), second.peer().clone()];
         runtime::spawn(serve_descriptions(service.clone(), first));

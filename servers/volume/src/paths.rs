@@ -395,7 +395,15 @@ impl FilesServer for Server {
 
     async fn lock(&self, peer: &Peer, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError> {
         let (file, owner) = self.to_lock(peer, id, &lock)?;
-        match self.try_lock(file, owner, &lock) {
+        let mut done = self.try_lock(file, owner, &lock);
+        if done == Err(DescriptionError::WouldBlock) {
+            // Another program may have let go of it: by its end, or by a message in a channel that
+            // was not looked at yet.
+            self.clients.look();
+            runtime::take_in_all().await;
+            done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(file, owner, &lock));
+        }
+        match done {
             Err(DescriptionError::WouldBlock) if wait => {}
             other => return other,
         }

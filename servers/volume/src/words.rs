@@ -10,10 +10,11 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub fn error(error: Error) -> DescriptionError {
     match error {
         Error::NotExt4 | Error::Refused(_) | Error::Corrupt { .. } => DescriptionError::Failed,
-        Error::NotFound => DescriptionError::NotFound,
+        Error::NotFound | Error::NoXattr => DescriptionError::NotFound,
         Error::NotDirectory => DescriptionError::NotDirectory,
         Error::NotLink | Error::InvalidName | Error::Invalid => DescriptionError::Invalid,
         Error::IsDirectory => DescriptionError::IsDirectory,
+        Error::NotSupported => DescriptionError::NotSupported,
         Error::Exists => DescriptionError::Exists,
         Error::NotEmpty => DescriptionError::NotEmpty,
         Error::NoSpace => DescriptionError::NoSpace,
