@@ -25,7 +25,7 @@ use crate::slot::Slot;
 
 /// Bytes from the beginning of a device that both headers lie in; what has to be read.
 pub const HEAD_BYTES: usize = 2 * HEADER_BYTES_MAX;
-/// The largest header that is read. cryptsetup makes 16 KiB; 64 KiB have room for 32 slots and more.
+/// The largest header that is read. cryptsetup makes 16 KiB; 64 KiB have room for 32 slots.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// The smallest that there is.
 pub(crate) const HEADER_BYTES_MIN: usize = 16 << 10;
