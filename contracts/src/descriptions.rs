@@ -1,8 +1,8 @@
 //! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds
 //! it.
 //!
-//! Files (`fs`, `volume`), pipes and event counters (`process`), terminals (`console`) and sockets (`tcp`)
-//! all speak this one conversation, so the proxy needs one path for read, write and poll. A
+//! Files (`fs`, `volume`), pipes and event counters (`process`), terminals (`console`) and sockets
+//! (`tcp`) all speak this one conversation, so the proxy needs one path for read, write and poll. A
 //! description is held by reference: one per client domain, dropped when the domain ends. Names are
 //! free of Linux: errno is made from [`DescriptionError`] in `linux/proxy` alone.
 

@@ -117,7 +117,7 @@ pub const PROC_DEVICE: u64 = 3;
 /// The same of what lies in the volume on the disk.
 pub const VOLUME_DEVICE: u64 = 5;
 /// Set in every number that the volume's server gives: of a description, a socket or a named pipe.
-/// So no two files have one, whoever keeps them.
+/// So no two files have one, whichever server has them.
 pub const OF_VOLUME: u64 = 1 << 63;
 
 /// The trees that one tree of paths is made of, each kept by a server of its own.
@@ -188,8 +188,8 @@ pub trait Files {
     #[op]
     async fn open(&self, path: Name, flags: u32, permissions: u32) -> Result<Opened, PathError>;
 
-    /// Whether a path's last part is, or would be, in this tree: for who names two paths, which have
-    /// to be in one. `Beyond` if not. Of a symbolic link the place of itself, unless `follow`.
+    /// Whether a path's last part is, or would be, in this tree: for who names two paths, which
+    /// have to be in one. `Beyond` if not. Of a symbolic link the place of itself, unless `follow`.
     #[op(repeatable)]
     async fn locate(&self, path: Name, follow: bool) -> Result<(), PathError>;
 

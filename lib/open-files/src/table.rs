@@ -111,7 +111,7 @@ impl<T: Target> Table<T> {
         self.open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)
     }
 
-    /// Does something with each description of a file, whoever holds it.
+    /// Does something with each description of a file, whatever client holds it.
     pub fn each_of(&mut self, file: FileId, work: impl FnMut(&mut Open<T>)) {
         self.open.values_mut().filter(|open| open.target.file() == Some(file)).for_each(work);
     }

@@ -302,9 +302,7 @@ impl Descriptions {
         match right.origin {
             Origin::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(IN_FLIGHT)),
             Origin::Console => {}
-            Origin::Files | Origin::Network | Origin::Volume => {
-                self.tickets.insert(right.token, (right.origin, None));
-            }
+            _ => drop(self.tickets.insert(right.token, (right.origin, None))),
         }
     }
 

@@ -132,11 +132,11 @@ impl Device {
     /// From now on blocks of these places are read where the journal has them.
     pub fn redirect(&self, writes: Vec<Write>) {
         self.redirects.borrow_mut().extend(writes.into_iter().map(|write| (write.to, write)));
-        self.forget();
+        self.drop_blocks();
     }
 
     /// Drops all blocks that nobody needs just now.
-    pub fn forget(&self) {
+    pub fn drop_blocks(&self) {
         self.cache.borrow_mut().clear();
     }
 

@@ -80,7 +80,7 @@ async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<Sta
         return Ok(State::ReadOnly(read(device, |cache| Volume::open(cache, size)).await?));
     }
     put_back(device, &recovered).await?;
-    device.forget();
+    device.drop_blocks();
     let mount = read(device, |cache| Mount::begin(cache, size, &recovered)).await?;
     Ok(State::Writable(Box::new(mount)))
 }

@@ -106,13 +106,13 @@ fn large() -> Vec<u8> {
 }
 
 /// A disk, a server of the volume on it, and a client.
-struct Scene {
+struct Fixture {
     disk: Rc<Played>,
     files: FilesClient,
     descriptions: DescriptionsClient,
 }
 
-fn scene(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Scene {
+fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
     let (blocks, served) = loopback(BULK);
     let (sectors, data) = ((image.len() / SECTOR) as u64, served.peer().bulk());
     let disk = Rc::new(Played {
@@ -147,10 +147,10 @@ fn scene(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Scene {
     runtime::spawn(serve_files(server.clone(), served));
     let (descriptions, served) = loopback(BULK);
     runtime::spawn(serve_descriptions(server, served));
-    Scene { disk, files: FilesClient::new(files), descriptions: DescriptionsClient::new(descriptions) }
+    Fixture { disk, files: FilesClient::new(files), descriptions: DescriptionsClient::new(descriptions) }
 }
 
-impl Scene {
+impl Fixture {
     async fn open(&self, path: &str, flags: u32) -> Result<Opened, CallError<PathError>> {
         self.files.open(name(path), flags, 0o644).await
     }
@@ -186,18 +186,18 @@ fn name(path: &str) -> Name {
 fn who_misses_a_block_waits_alone() {
     let Some(image) = image() else { return };
     runtime::testing::run(async {
-        let scene = scene(image, 1000, false);
-        let small = scene.open("/small", open::READ).await.unwrap();
-        assert_eq!(scene.read(small.id, 0, 100).await, b"small");
+        let fixture = fixture(image, 1000, false);
+        let small = fixture.open("/small", open::READ).await.unwrap();
+        assert_eq!(fixture.read(small.id, 0, 100).await, b"small");
         // From now on the disk answers no read.
-        scene.disk.held_from.set(0);
-        let far = scene.files.open(name("/far/file"), open::READ, 0);
-        assert_eq!(scene.read(small.id, 0, 100).await, b"small");
-        assert_eq!(scene.open("/small", open::READ).await.unwrap().size, 5);
-        let none = scene.open("/none", open::READ).await;
+        fixture.disk.held_from.set(0);
+        let far = fixture.files.open(name("/far/file"), open::READ, 0);
+        assert_eq!(fixture.read(small.id, 0, 100).await, b"small");
+        assert_eq!(fixture.open("/small", open::READ).await.unwrap().size, 5);
+        let none = fixture.open("/none", open::READ).await;
         assert_eq!(none, Err(CallError::Server(PathError::Failed(DescriptionError::NotFound))));
-        scene.disk.held_from.set(u64::MAX);
-        scene.disk.released.changed();
+        fixture.disk.held_from.set(u64::MAX);
+        fixture.disk.released.changed();
         assert_eq!(far.await.unwrap().size, 3);
     });
 }
@@ -206,13 +206,13 @@ fn who_misses_a_block_waits_alone() {
 fn a_cache_of_few_blocks_is_enough() {
     let Some(image) = image() else { return };
     runtime::testing::run(async {
-        let scene = scene(image, 2, false);
-        let opened = scene.open("/large", open::READ | open::WRITE).await.unwrap();
-        assert!(scene.read(opened.id, 0, LARGE).await == large());
-        scene.write(opened.id, 5000, b"changed").await.unwrap();
+        let fixture = fixture(image, 2, false);
+        let opened = fixture.open("/large", open::READ | open::WRITE).await.unwrap();
+        assert!(fixture.read(opened.id, 0, LARGE).await == large());
+        fixture.write(opened.id, 5000, b"changed").await.unwrap();
         let mut expected = large();
         expected[5000..5007].copy_from_slice(b"changed");
-        assert!(scene.read(opened.id, 0, LARGE).await == expected);
+        assert!(fixture.read(opened.id, 0, LARGE).await == expected);
     });
 }
 
@@ -220,25 +220,25 @@ fn a_cache_of_few_blocks_is_enough() {
 fn what_was_synced_is_there_after_a_cut() {
     let Some(image) = image() else { return };
     let cut = runtime::testing::run(async {
-        let scene = scene(image, 1000, false);
-        let opened = scene.open("/new", open::READ | open::WRITE | open::CREATE).await.unwrap();
-        scene.write(opened.id, 0, b"kept").await.unwrap();
-        let flushes = scene.disk.flushes.get();
-        scene.files.synchronize(opened.id, true).await.unwrap();
-        assert!(scene.disk.flushes.get() > flushes);
-        let flushes = scene.disk.flushes.get();
-        scene.files.synchronize(opened.id, true).await.unwrap();
-        assert_eq!(scene.disk.flushes.get(), flushes, "nothing was changed since");
-        scene.write(opened.id, 4, b"perhaps").await.unwrap();
-        scene.disk.image.borrow().clone()
+        let fixture = fixture(image, 1000, false);
+        let opened = fixture.open("/new", open::READ | open::WRITE | open::CREATE).await.unwrap();
+        fixture.write(opened.id, 0, b"kept").await.unwrap();
+        let flushes = fixture.disk.flushes.get();
+        fixture.files.synchronize(opened.id, true).await.unwrap();
+        assert!(fixture.disk.flushes.get() > flushes);
+        let flushes = fixture.disk.flushes.get();
+        fixture.files.synchronize(opened.id, true).await.unwrap();
+        assert_eq!(fixture.disk.flushes.get(), flushes, "nothing was changed since");
+        fixture.write(opened.id, 4, b"perhaps").await.unwrap();
+        fixture.disk.image.borrow().clone()
     });
     for is_read_only in [true, false] {
         let cut = cut.clone();
         runtime::testing::run(async {
-            let scene = scene(cut.clone(), 1000, is_read_only);
-            let opened = scene.open("/new", open::READ).await.unwrap();
-            assert_eq!(scene.read(opened.id, 0, 100).await, b"kept");
-            assert_eq!(*scene.disk.image.borrow() == cut, is_read_only, "what is only read is not written");
+            let fixture = fixture(cut.clone(), 1000, is_read_only);
+            let opened = fixture.open("/new", open::READ).await.unwrap();
+            assert_eq!(fixture.read(opened.id, 0, 100).await, b"kept");
+            assert_eq!(*fixture.disk.image.borrow() == cut, is_read_only, "what is only read is not written");
         });
     }
 }
@@ -248,18 +248,19 @@ fn lost_bytes_are_told_once_for_each_description() {
     const LOST: CallError<DescriptionError> = CallError::Server(DescriptionError::Failed);
     let Some(image) = image() else { return };
     runtime::testing::run(async {
-        let scene = scene(image, 1000, false);
+        let fixture = fixture(image, 1000, false);
         let flags = open::READ | open::WRITE;
-        let (one, two) = (scene.open("/small", flags).await.unwrap().id, scene.open("/small", flags).await.unwrap().id);
-        let other = scene.open("/large", flags).await.unwrap().id;
-        scene.disk.fails.set(Some(0xe5));
-        scene.write(one, 0, &[0xe5; 5]).await.unwrap();
-        scene.write(other, 0, b"x").await.unwrap();
-        assert_eq!(scene.files.synchronize(one, true).await, Err(LOST));
-        assert_eq!(scene.files.synchronize(one, true).await, Ok(()));
-        assert_eq!(scene.files.synchronize(other, true).await, Ok(()));
-        assert_eq!(scene.files.synchronize(two, false).await, Err(LOST));
-        assert_eq!(scene.files.synchronize(two, false).await, Ok(()));
+        let (one, two) =
+            (fixture.open("/small", flags).await.unwrap().id, fixture.open("/small", flags).await.unwrap().id);
+        let other = fixture.open("/large", flags).await.unwrap().id;
+        fixture.disk.fails.set(Some(0xe5));
+        fixture.write(one, 0, &[0xe5; 5]).await.unwrap();
+        fixture.write(other, 0, b"x").await.unwrap();
+        assert_eq!(fixture.files.synchronize(one, true).await, Err(LOST));
+        assert_eq!(fixture.files.synchronize(one, true).await, Ok(()));
+        assert_eq!(fixture.files.synchronize(other, true).await, Ok(()));
+        assert_eq!(fixture.files.synchronize(two, false).await, Err(LOST));
+        assert_eq!(fixture.files.synchronize(two, false).await, Ok(()));
     });
 }
 
@@ -267,17 +268,17 @@ fn lost_bytes_are_told_once_for_each_description() {
 fn a_file_without_names_goes_with_its_last_description() {
     let Some(image) = image() else { return };
     runtime::testing::run(async {
-        let scene = scene(image, 1000, false);
-        let (_, free) = scene.files.space().await.unwrap();
-        let opened = scene.open("/large", open::READ).await.unwrap();
-        scene.files.remove(name("/large"), false).await.unwrap();
-        assert!(scene.read(opened.id, 0, LARGE).await == large());
-        assert_eq!(scene.files.space().await.unwrap().1, free);
-        scene.descriptions.close(opened.id).await.unwrap();
+        let fixture = fixture(image, 1000, false);
+        let (_, free) = fixture.files.space().await.unwrap();
+        let opened = fixture.open("/large", open::READ).await.unwrap();
+        fixture.files.remove(name("/large"), false).await.unwrap();
+        assert!(fixture.read(opened.id, 0, LARGE).await == large());
+        assert_eq!(fixture.files.space().await.unwrap().1, free);
+        fixture.descriptions.close(opened.id).await.unwrap();
         let freed = LARGE.div_ceil(4096) as u64;
-        while scene.files.space().await.unwrap().1 < free + freed {
+        while fixture.files.space().await.unwrap().1 < free + freed {
             runtime::yield_now().await;
         }
-        assert_eq!(scene.files.space().await.unwrap().1, free + freed);
+        assert_eq!(fixture.files.space().await.unwrap().1, free + freed);
     });
 }

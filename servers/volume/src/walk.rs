@@ -58,8 +58,8 @@ impl From<DescriptionError> for Halt {
     }
 }
 
-/// Walks a path from a directory, or from the volume's root if it is absolute; `mount` is where that
-/// root is seen. With `follow`, a symbolic link at the end is followed.
+/// Walks a path from a directory, or from the volume's root if it is absolute; `mount` is where
+/// that root is seen. With `follow`, a symbolic link at the end is followed.
 ///
 /// # Errors
 /// `NotFound`, `NotDirectory`, `Loop`, `NameTooLong`, [`PathError::Beyond`].

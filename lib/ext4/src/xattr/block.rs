@@ -102,8 +102,8 @@ fn own<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mut Inode, goal: u64
     Ok(inode.attributes)
 }
 
-/// An inode gives up its block of attributes: if it was the last one, that is freed. The inode is to
-/// be written or freed behind it.
+/// An inode gives up its block of attributes: if it was the last one, that is freed. The inode is
+/// to be written or freed behind it.
 ///
 /// # Errors
 /// [`Stop::Need`]; [`Error::Corrupt`].

@@ -18,8 +18,8 @@ const END_BYTES: usize = 4;
 /// Names and values are filled up to this.
 const ALIGN: usize = 4;
 
-/// The beginnings of names, and the numbers that stand for them. Access lists (2 and 3) have another
-/// form on the disk than programs give, and are not known.
+/// The beginnings of names, and the numbers that stand for them. Access lists (2 and 3) have
+/// another form on the disk than programs give, and are not known.
 const PREFIXES: [(&[u8], u8); 3] = [(b"user.", 1), (b"trusted.", 4), (b"security.", 6)];
 
 /// An entry as it lies on the disk, in front of its name.
@@ -143,7 +143,7 @@ pub(super) enum Wrong {
 /// Writes the attributes, which fit, into an area; all else of it behind `first` becomes zeros.
 /// Returns the hash of all, for a block; entries have their hashes if `has_hashes`.
 pub(super) fn encode(attributes: &[Attribute], area: &mut [u8], first: usize, base: usize, has_hashes: bool) -> u32 {
-    assert!(fit(attributes, area.len(), first), "whoever writes attributes has looked at their size");
+    assert!(fit(attributes, area.len(), first), "who writes attributes has looked at their size");
     area[first..].fill(0);
     let (mut at, mut end, mut all) = (first, area.len(), 0u32);
     for attribute in attributes {

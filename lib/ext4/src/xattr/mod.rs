@@ -1,8 +1,9 @@
 //! Extended attributes: names with values, in the room behind an inode, and in one block when that
 //! is full.
 //!
-//! Names begin with `user.`, `trusted.` or `security.`; who may have which is not known here. Others
-//! that are there stay, and are not shown. To change one, all of its area are read and written again.
+//! Names begin with `user.`, `trusted.` or `security.`; who may have which is not known here.
+//! Others that are there stay, and are not shown. To change one, all of its area are read and
+//! written again.
 
 mod block;
 mod format;

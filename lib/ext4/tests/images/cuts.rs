@@ -1,7 +1,7 @@
 //! The power is cut at any write of many runs, and what was promised is there.
 //!
-//! `PELAGO_EXT4_SEEDS=1000` makes it as many runs as that, of each kind; `PELAGO_EXT4_SEED=9` is the
-//! one run of which a failure told the seed.
+//! `PELAGO_EXT4_SEEDS=1000` makes it as many runs as that, of each kind; `PELAGO_EXT4_SEED=9` is
+//! the one run of which a failure told the seed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

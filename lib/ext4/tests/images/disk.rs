@@ -248,7 +248,7 @@ impl Judge {
         let is_right = matches!(code, Some(0 | 1)) && other.is_none();
         // When e2fsck 1.47 has cut off an orphan whose extents take nodes, it does not count the
         // nodes that it has freed; of a short link it does not free the block of attributes. After
-        // that there is something to find, whoever wrote the volume.
+        // that there is something to find, whatever program wrote the volume.
         let is_miscounted = ["Truncating orphaned inode", "mode=0120"].iter().any(|words| told.contains(words));
         let done = match is_right {
             true if is_miscounted => Ok(()),

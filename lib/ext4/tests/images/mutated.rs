@@ -14,7 +14,8 @@ use ext4::{
 };
 use proptest::prelude::*;
 
-/// Most batches until nothing is left to write: a commit, and all blocks of the log to their places.
+/// Most batches until nothing is left to write: a commit, and all blocks of the log to their
+/// places.
 const BATCHES_MAX: usize = 50;
 
 /// An image with some other blocks; it counts what is asked for.

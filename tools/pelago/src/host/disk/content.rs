@@ -1,8 +1,8 @@
 //! What is on a disk, by what it begins with.
 //!
 //! A disk that begins with zeros is for us to format, as is one where that was not ended; every
-//! other one is recognised or refused, so that nothing of anybody's is overwritten. Whether what was recognised is whole is for those to
-//! find out who read it.
+//! other one is recognised or refused, so that nothing of anybody's is overwritten. Whether what
+//! was recognised is whole is for those to find out who read it.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use ext4::{BLOCK_BYTES, Block, Blocks, Refusal, Stop, Volume};

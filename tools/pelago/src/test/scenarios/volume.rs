@@ -1,5 +1,5 @@
-//! Tier 3: the ext4 volume on a disk, seen by programs at a path (decision 87). The host makes it of
-//! a tree, and what busybox finds is compared with that tree.
+//! Tier 3: the ext4 volume on a disk, seen by programs at a path (decision 87). The host makes it
+//! of a tree, and what busybox finds is compared with that tree.
 
 use crate::host::skip::Skip;
 use crate::image::machine_type::MachineType;
