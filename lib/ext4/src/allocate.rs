@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
-use crate::group::{self, FLAG_INODES_ZEROED, FLAG_NO_BLOCKS, FLAG_NO_INODES, Group};
+use crate::group::{self, FLAG_NO_BLOCKS, FLAG_NO_INODES, Group};
 use crate::inode::{Kind, ROOT};
 use crate::operation::Operation;
 use crate::super_block::GROUP_BLOCKS;
@@ -291,27 +291,14 @@ impl<B: Blocks> Operation<'_, B> {
             let blocks = self.block_bitmap(number, &group)?;
             self.put_block_bitmap(number, &mut group, &blocks)?;
         }
-        self.zero_table(&group, bit)?;
         put_bits(&mut bitmap, bit, 1, true);
         group.free_inodes -= 1;
+        // The table behind the last inode that was ever used may be anything: nobody reads it.
         group.unused_inodes = group.unused_inodes.min(per_group - bit - 1);
         group.directories += u32::from(kind == Kind::Directory);
         self.blocks.changes.free_inodes -= 1;
         self.put_inode_bitmap(number, &mut group, &bitmap)?;
         Ok(inode)
-    }
-
-    /// Fills blocks of a table of inodes with zeros that nobody has filled, up to that of inode
-    /// `bit`. It is the first free one, so there is at most one such block, and no inode in it.
-    fn zero_table(&mut self, group: &Group, bit: u32) -> Result<(), Stop> {
-        let geometry = self.volume().geometry();
-        let per_block = BLOCK_BYTES as u32 / u32::from(geometry.inode_bytes);
-        let used = geometry.inodes_per_group - group.unused_inodes;
-        let is_first_of_block = bit >= used && bit / per_block >= used.div_ceil(per_block);
-        if group.flags & FLAG_INODES_ZEROED == 0 && is_first_of_block {
-            self.blocks.fresh(group.inode_table + u64::from(bit / per_block));
-        }
-        Ok(())
     }
 
     /// Frees an inode; what it was is filled with zeros.

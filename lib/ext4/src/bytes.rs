@@ -46,11 +46,10 @@ impl<B: Blocks> Operation<'_, B> {
         }
         let mut written = 0;
         while written < bytes.len() {
-            match self.write_run(&mut inode, offset + written as u64, &bytes[written..]) {
-                Ok(count) => written += count,
+            match self.write_run(&mut inode, offset + written as u64, &bytes[written..], written > 0)? {
+                Some(count) => written += count,
                 // What was written so far counts: the caller sees the cause when it goes on.
-                Err(Stop::Commit(_) | Stop::Failed(Error::NoSpace)) if written > 0 => break,
-                Err(stop) => return Err(stop),
+                None => break,
             }
         }
         inode.size = inode.size.max(offset + written as u64);
@@ -69,8 +68,16 @@ impl<B: Blocks> Operation<'_, B> {
         self.put_inode(inode)
     }
 
-    /// Writes into blocks that follow each other. Returns how many bytes.
-    fn write_run(&mut self, inode: &mut Inode, offset: u64, bytes: &[u8]) -> Result<usize, Stop> {
+    /// Writes into blocks that follow each other. Returns how many bytes; `None` if there is no block
+    /// for them and the caller `can_end`. Without a block for a node of extents it fails: by then
+    /// something was changed.
+    fn write_run(
+        &mut self,
+        inode: &mut Inode,
+        offset: u64,
+        bytes: &[u8],
+        can_end: bool,
+    ) -> Result<Option<usize>, Stop> {
         let logical = (offset / BLOCK) as u32;
         let wanted = (offset % BLOCK + bytes.len() as u64).div_ceil(BLOCK);
         let stretch = self.volume().find(self, inode, logical)?;
@@ -82,12 +89,15 @@ impl<B: Blocks> Operation<'_, B> {
                 (Run { first, blocks: most }, true)
             }
             Place::Hole => {
-                let run = self.allocate(self.goal(inode, logical)?, most)?;
+                let run = match self.allocate(self.goal(inode, logical)?, most) {
+                    Err(Stop::Commit(_) | Stop::Failed(Error::NoSpace)) if can_end => return Ok(None),
+                    run => run?,
+                };
                 extent::insert(self, inode, logical, run)?;
                 (run, true)
             }
         };
-        self.put_run(inode, run, is_new, offset, bytes)
+        self.put_run(inode, run, is_new, offset, bytes).map(Some)
     }
 
     /// Where block `logical` of a file would best be.

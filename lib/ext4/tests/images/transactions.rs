@@ -1,6 +1,8 @@
 //! Changes of attributes are committed, checkpointed and recovered, by us and by e2fsck.
 
-use ext4::{Attributes, Block, Error, Flush, Kind, ROOT, Stop};
+use std::collections::BTreeMap;
+
+use ext4::{Attributes, Batch, Block, Error, Flush, Kind, ROOT, Stop};
 
 use crate::common::{Image, fsck, make, rich};
 use crate::host::Host;
@@ -110,6 +112,10 @@ fn the_log_goes_around() {
     let mut cut = writer.disk.clone();
     assert!(!recover(&mut cut).unwrap().writes.is_empty(), "the log has something");
     assert_eq!(root_of(&writer.disk), 899 % 512);
+    // Blocks of the log are written again only when the tail that frees them lasts.
+    let tail = |batch: &&Batch| batch.writes.iter().any(|put| put.bytes[..8] == [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 4]);
+    assert!(writer.written.iter().filter(tail).count() > 2);
+    assert!(writer.written.iter().filter(tail).all(|batch| batch.flush != Flush::No));
     expect_clean(&writer.close());
 }
 
@@ -139,4 +145,37 @@ fn the_super_block_changes_in_one_sector_only() {
         assert_ne!(block[1024..1536], before[1024..1536]);
         assert!(block[..1024] == before[..1024] && block[1536..] == before[1536..]);
     }
+}
+
+#[test]
+fn commits_that_never_end_wait_for_room_in_the_log() {
+    let Some(image) = small() else { return };
+    let mut writer = Writer::new(image).unwrap();
+    // Somebody waits whenever a batch is done, so nothing goes to its place before it must.
+    let (mut newest, mut lasting) = (BTreeMap::new(), 0);
+    for round in 0..2000u16 {
+        let count = round % 512;
+        writer.change(|operation| operation.set(ROOT, &permissions(count))).unwrap();
+        newest.insert(writer.mount.sync(ROOT).unwrap(), count);
+        assert!(writer.step());
+        if let Some((_, count)) = newest.iter().rev().find(|(number, _)| writer.mount.lasts(**number) == Ok(true)) {
+            lasting = *count;
+        }
+        if round % 200 == 199 {
+            assert_eq!(root_of(&writer.disk), lasting, "round {round}");
+        }
+    }
+    expect_clean(&writer.close());
+}
+
+#[test]
+fn the_number_of_a_transaction_that_a_cut_undid_is_not_used_again() {
+    let Some(image) = small() else { return };
+    let mut writer = Writer::new(image).unwrap();
+    writer.change(|operation| operation.set(ROOT, &permissions(1))).unwrap();
+    let number = writer.mount.sync_all().unwrap();
+    // Mark, reset and log, without the commit.
+    assert!(writer.step() && writer.step() && writer.step());
+    let again = Writer::new(writer.disk.clone()).unwrap();
+    assert!(again.mount.running() > number);
 }
