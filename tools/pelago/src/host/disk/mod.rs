@@ -143,7 +143,10 @@ impl Disk {
 impl DiskOption {
     /// Finds out whether it can be had, and takes it if it is there. Nothing is written.
     pub fn check(&self) -> Result<Disk> {
-        let disk = self.look().and_then(|disk| self.is_possible(disk.content).map(|()| disk));
+        let disk = self.look().and_then(|disk| {
+            ensure!(self.key.is_none(), "no disk can be encrypted yet; leave key= out");
+            Ok(disk)
+        });
         disk.map_err(|error| self.error(&error))
     }
 
@@ -188,17 +191,8 @@ impl DiskOption {
                 ensure!(!self.is_read_only, "there is nothing on it to read; leave ,ro out, and it is formatted");
             }
             Content::Ext4 => ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file"),
-            Content::Luks2 => ensure!(self.key.is_some(), "it is encrypted; add ,key=FILE with the file of its key"),
+            Content::Luks2 => bail!("it is encrypted (LUKS2), which cannot be opened yet; name another file"),
         }
-        Ok(())
-    }
-
-    /// What the system cannot do with a disk yet.
-    fn is_possible(&self, content: Content) -> Result<()> {
-        ensure!(
-            self.key.is_none() && content != Content::Luks2,
-            "encrypted disks cannot be opened or made yet; name another file, without key="
-        );
         Ok(())
     }
 }
@@ -350,13 +344,13 @@ mod tests {
         assert!(!told(ErrorKind::Other, false).contains(",ro"));
         // It is asked for as it is used.
         let files = Files(tempfile::tempdir().unwrap());
-        let path = files.file("disk", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
-        files.file("key", 32, b"");
+        let path = files.file("disk", BYTES_MIN, b"");
+        files.open("disk").unwrap();
         let rights =
             |mode| std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         rights(0o444);
-        assert!(files.open("disk,key=key,ro").is_ok());
-        assert_eq!(files.open("disk,key=key").is_ok(), nix::unistd::geteuid().is_root());
+        assert!(files.open("disk,ro").is_ok());
+        assert_eq!(files.open("disk").is_ok(), nix::unistd::geteuid().is_root());
     }
 
     /// This goes when the system can do it.
@@ -366,10 +360,11 @@ mod tests {
         files.file("key", 32, b"");
         files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
         files.file("empty", BYTES_MIN, b"");
-        for rest in ["secret,key=key", "new.img,size=64M,key=key", "empty,key=key"] {
+        for rest in ["new.img,size=64M,key=key", "empty,key=key"] {
             let said = files.option(rest).check().unwrap_err().to_string();
-            assert!(said.starts_with("--disk ") && said.contains("without key="), "{rest}: {said}");
+            assert!(said.starts_with("--disk ") && said.contains("leave key= out"), "{rest}: {said}");
         }
+        files.says("secret,key=key", "cannot be opened yet");
         assert!(!files.0.path().join("new.img").exists());
     }
 
@@ -379,10 +374,12 @@ mod tests {
         files.file("key", 32, b"");
         files.file("no-key", 0, b"");
         files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
-        files.says("secret", "add ,key=FILE");
+        files.says("secret", "cannot be opened yet");
         files.says("secret,key=no-key", "has 0 bytes");
         files.says("secret,key=", "is no file");
-        assert_eq!(files.open("secret,key=key,ro"), Ok((Content::Luks2, BYTES_MIN)));
+        files.file("volume", BYTES_MIN, b"");
+        files.open("volume").unwrap();
+        files.says("volume,key=key", "it is not encrypted");
         files.file("empty", BYTES_MIN, b"");
         files.says("empty,ro", "nothing on it to read");
         let empty = files.option("empty,key=key").look().unwrap();

@@ -18,7 +18,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 24] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -36,6 +36,16 @@ const CASES: [Case; 18] = [
     },
     Case { name: "many-cores", words: &["run", "--cpus", "256", "busybox", "true"], says: &["choose fewer"] },
     Case { name: "bad-forward", words: &["run", "-p", "80", "busybox", "true"], says: &["HOST:GUEST"] },
+    Case { name: "no-disk", words: &["run", "--disk", "DIR/none", "busybox"], says: &["no such file", ",size=4G"] },
+    Case { name: "disk-path", words: &["run", "--disk", "DIR/none:/proc", "busybox"], says: &["the guest's own"] },
+    Case { name: "small-disk", words: &["run", "--disk", "DIR/text", "busybox"], says: &["the least is 64M"] },
+    Case { name: "disk-of-others", words: &["run", "--disk", "DIR/disk", "busybox"], says: &["an XFS file system"] },
+    Case {
+        name: "encrypted-disk",
+        words: &["run", "--disk", "DIR/disk", "busybox"],
+        says: &["LUKS2", "name another file"],
+    },
+    Case { name: "disk-key", words: &["run", "--disk", "DIR/disk,key=DIR/text", "busybox"], says: &["leave key= out"] },
     Case { name: "no-row", words: &["bench", "no-such-row"], says: &["no row", "--list"] },
     Case { name: "no-results", words: &["bench", "--from", "DIR/none"], says: &["cannot read", "none"] },
     Case { name: "no-results-format", words: &["bench", "--from", "DIR/text"], says: &["no results", "make it again"] },
@@ -100,7 +110,12 @@ fn check(case: &Case) -> Result<()> {
 
 fn prepare(folder: &Path, case: &Case) -> Result<()> {
     match case.name {
-        "not-executable" | "no-results-format" => crate::host::files::write(&folder.join("text"), b"hello\n"),
+        "disk-of-others" => disk(folder, b"XFSB"),
+        "encrypted-disk" => disk(folder, b"LUKS\xba\xbe\0\x02"),
+        "disk-key" => disk(folder, b"").and_then(|()| crate::host::files::write(&folder.join("text"), b"secret\n")),
+        "not-executable" | "no-results-format" | "small-disk" => {
+            crate::host::files::write(&folder.join("text"), b"hello\n")
+        }
         "bench-disk-full" => {
             crate::host::files::write(&folder.join("results"), crate::bench::SMALLEST_RESULTS.as_bytes())
         }
@@ -141,6 +156,14 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// A file of the least size for a disk.
+fn disk(folder: &Path, start: &[u8]) -> Result<()> {
+    let path = folder.join("disk");
+    crate::host::files::write(&path, start)?;
+    let file = std::fs::File::options().write(true).open(&path);
+    file.and_then(|file| file.set_len(64 << 20)).context("cannot make a disk")
 }
 
 /// A file that has the plugin interface, and nothing else of an emulator.
