@@ -62,9 +62,9 @@ pub struct Options {
     /// system users and the folders that their set-up made
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
-    /// Keep a folder of the guest on a disk: FILE[:/PATH][,size=SIZE][,key=FILE][,ro]. Hidden as
-    /// long as the system has no file system for it.
-    #[arg(long, value_name = "FILE[:PATH]", hide = true)]
+    /// Keep a folder of the guest (/data) in a file of this machine, as an ext4 file system:
+    /// FILE[:PATH][,size=SIZE][,ro]; a missing file is made if there is a size
+    #[arg(long, value_name = "FILE[:PATH]")]
     pub disk: Option<DiskOption>,
     /// Use this folder as the guest's root file system; PROGRAM is looked for in it
     #[arg(long, value_name = "DIR")]

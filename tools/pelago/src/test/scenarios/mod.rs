@@ -19,6 +19,7 @@ mod coverage;
 mod damaged_frames;
 mod datagrams;
 mod disk;
+mod disk_option;
 mod double_faults;
 mod epoll;
 mod event_descriptors;
@@ -101,6 +102,7 @@ pub fn all() -> Vec<Scenario> {
         shell::scenarios(),
         cli::scenarios(),
         host_files::scenarios(),
+        disk_option::scenarios(),
         first_run::scenarios(),
         memory::scenarios(),
         standard_streams::scenarios(),
