@@ -68,9 +68,9 @@ impl<B: Blocks> Operation<'_, B> {
         self.put_inode(inode)
     }
 
-    /// Writes into blocks that follow each other. Returns how many bytes; `None` if there is no block
-    /// for them and the caller `can_end`. Without a block for a node of extents it fails: by then
-    /// something was changed.
+    /// Writes into blocks that follow each other. Returns how many bytes; `None` if there is no
+    /// block for them and the caller `can_end`. Without a block for a node of extents it fails: by
+    /// then something was changed.
     fn write_run(
         &mut self,
         inode: &mut Inode,

@@ -106,6 +106,24 @@ impl Server {
         }
     }
 
+    /// Reclaims an inode that has no name, unless somebody has it open.
+    async fn reclaim_one(&self, number: u32) -> Result<(), DescriptionError> {
+        let is_unused = || {
+            let is_orphan = self.mount(|mount| mount.orphans().contains(&number)).unwrap_or(false);
+            is_orphan && !self.opens.borrow().contains_key(&number)
+        };
+        while is_unused() && self.change(|operation| operation.reclaim(number)).await? == Progress::More {}
+        Ok(())
+    }
+
+    /// Reclaims all such inodes. One that cannot be stays on the volume's list.
+    pub async fn reclaim_all(&self) {
+        let orphans = self.mount(|mount| mount.orphans().to_vec()).unwrap_or_default();
+        for number in orphans {
+            let _ = self.reclaim_one(number).await;
+        }
+    }
+
     /// The inode that a description is of, for writing. `BadId`.
     pub fn to_write(&self, peer: &Peer, id: DescriptionId) -> Result<u32, DescriptionError> {
         self.with(peer, id, |open| if open.writes { Ok(open.target.inode) } else { Err(DescriptionError::BadId) })
@@ -121,20 +139,11 @@ pub async fn reclaim(server: Rc<Server>) {
     server.unused.borrow_mut().extend(left);
     loop {
         let number = server.reclaiming.until(|| server.unused.borrow_mut().pop()).await;
-        loop {
-            if server.opens.borrow().contains_key(&number) {
-                break;
-            }
-            match server.change(|operation| operation.reclaim(number)).await {
-                Ok(Progress::More) => {}
-                Ok(Progress::Done) => break,
-                // It stays on the volume's list, for the next mount or e2fsck.
-                Err(DescriptionError::ReadOnly) => return,
-                Err(error) => {
-                    runtime::log!("{}: inode {number} is not reclaimed: {error:?}", server.path);
-                    break;
-                }
-            }
+        match server.reclaim_one(number).await {
+            Ok(()) => {}
+            // It stays on the volume's list, for the next mount or e2fsck.
+            Err(DescriptionError::ReadOnly) => return,
+            Err(error) => runtime::log!("{}: inode {number} is not reclaimed: {error:?}", server.path),
         }
     }
 }

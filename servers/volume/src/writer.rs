@@ -66,8 +66,13 @@ impl Server {
 }
 
 impl StorageServer for Server {
-    /// Ends the volume: all is written, and nothing is changed after that.
+    /// Ends the volume: what nobody has any more is reclaimed, all is written, and nothing is
+    /// changed after that.
     async fn close(&self, _: &Peer) -> Result<(), StorageError> {
+        // Programs may have ended, or closed files by messages that were not looked at yet.
+        self.clients.look();
+        runtime::take_in_all().await;
+        self.reclaim_all().await;
         if self.mount(Mount::close).is_none() {
             return Ok(());
         }
