@@ -1,18 +1,25 @@
 //! Tier 3: `run --disk`, by running this very tool as a person does: what programs write is there
-//! in the next run and for this machine's own programs.
+//! in the next run and for this machine's own programs, however the run was ended.
 
 use super::cli::Running;
 use crate::host::skip::Skip;
 use crate::host::{child, path};
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What has the tool end a program that takes no notice: it is sent so often.
+const INTERRUPTS: usize = 3;
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(3, "disk-option/read".into(), |_| read()),
         Scenario::shared(3, "disk-option/keep".into(), |_| keep()),
+        Scenario::shared(3, "disk-option/end".into(), |_| end()),
     ]
 }
 
@@ -83,6 +90,45 @@ fn keep() -> Result<()> {
     let said = run(&disk, "cat /data/a/b /data/c; rm -r /data/a; ls -A /data")?;
     ["kept", "last", "lost+found"].into_iter().try_for_each(|line| expect(&said, line))?;
     sound(&image)
+}
+
+/// What was written is there when the machine was ended by a signal, whether the program ends by it
+/// or takes no notice.
+fn end() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let image = folder.path().join("new.img");
+    let disk = format!("{},size=64M", image.display());
+    for (signal, trap, times) in
+        [(Signal::SIGTERM, "true", 1), (Signal::SIGINT, "true", 1), (Signal::SIGTERM, "trap '' TERM INT", INTERRUPTS)]
+    {
+        let line = format!("{trap}; echo {signal} {times} >>/data/ends; echo all is said; while :; do sleep 1; done");
+        let mut running = start(&disk, &["sh", "-c", &line])?;
+        // A word of no other line: a signal that comes before the program is lost.
+        running.expect("all is said")?;
+        for _ in 0..times {
+            running.signal(signal)?;
+            until_taken(running.id(), signal)?;
+        }
+        ensure!(!running.finish()?.success(), "it ended well");
+        sound(&image)?;
+    }
+    let said = run(&disk, "cat /data/ends")?;
+    ["SIGTERM 1", "SIGINT 1", "SIGTERM 3"].into_iter().try_for_each(|line| expect(&said, line))
+}
+
+/// A process has taken a signal: a second one before that would be lost.
+fn until_taken(process: u32, signal: Signal) -> Result<()> {
+    let end = Instant::now() + child::SHORT;
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("the tool has ended")?;
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).context("no ShdPnd in status")?;
+        let pending = u64::from_str_radix(pending.trim(), 16).context("ShdPnd is no number")?;
+        if pending & 1 << (signal as i32 - 1) == 0 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "{signal} is not taken");
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// This machine's `e2fsck` finds nothing, and no journal to recover.
