@@ -1,6 +1,5 @@
 //! Counters of this core, as `CounterRead` shows them.
 
-use crate::state::Kernel;
 use abi::layout::counter;
 use core::num::Wrapping;
 
@@ -18,7 +17,9 @@ macro_rules! counters {
                 Counters { $($name: Wrapping(0),)* }
             }
 
-            fn get(&self, index: u64) -> Option<u64> {
+            /// The value of a counter of `abi::layout::counter`, but for `KERNEL_PAGES`, which is
+            /// that of the frames.
+            pub fn get(&self, index: u64) -> Option<u64> {
                 match index { $(counter::$index => Some(self.$name.0),)* _ => None }
             }
         }
@@ -41,14 +42,4 @@ counters! {
     portal_calls = PORTAL_CALLS,
     shootdowns_sent = SHOOTDOWNS_SENT,
     shootdowns_serviced = SHOOTDOWNS_SERVICED,
-}
-
-impl Kernel {
-    /// The value of a counter of `abi::layout::counter`.
-    pub fn counter(&self, index: u64) -> Option<u64> {
-        match index {
-            counter::KERNEL_PAGES => Some(self.frames.total() - self.frames.free()),
-            _ => self.counters.get(index),
-        }
-    }
 }

@@ -9,6 +9,7 @@ use crate::objects::writer::{self, Printable};
 use crate::state::Kernel;
 use crate::trace::RECORD_BYTES;
 use abi::Error;
+use abi::layout::counter;
 
 const LOG_BYTES_MAX: usize = 512;
 
@@ -52,7 +53,11 @@ pub(super) fn power_off(_: &Kernel, _: &Request, call: PowerOff) -> Answer {
 }
 
 pub(super) fn counter_read(kernel: &Kernel, _: &Request, call: CounterRead) -> Answer {
-    kernel.counter(call.index).ok_or(Error::BadArgument).and_then(one)
+    let value = match call.index {
+        counter::KERNEL_PAGES => Some(kernel.frames.total() - kernel.frames.free()),
+        index => kernel.counters.get(index),
+    };
+    value.ok_or(Error::BadArgument).and_then(one)
 }
 
 pub(super) fn trace_read(kernel: &mut Kernel, request: &Request, call: TraceRead) -> Answer {
