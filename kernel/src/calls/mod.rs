@@ -41,7 +41,6 @@ mod segment;
 mod semaphore;
 mod share;
 
-use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::slot::Source;
@@ -204,14 +203,5 @@ pub fn dispatch_ring(
         Ok(Outcome::Retry) => Err(request.words()),
         Ok(Outcome::Blocked) => unreachable!("no call of a ring waits"),
         Err(error) => Ok(Err(error)),
-    }
-}
-
-impl Kernel {
-    /// Blocks `caller` in `state` until something completes that or the deadline passes.
-    #[inline]
-    fn wait_in(&mut self, caller: Ptr<Context>, state: State, deadline_ns: u64) {
-        self.block(caller, state);
-        self.scheduler.set_timeout(caller, deadline_ns);
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request, Wait { deadline_ns }:
     if !kernel.release_donors(caller) {
         return Ok(Outcome::Retry);
     }
-    kernel.wait_in(caller, State::Waiting, deadline_ns);
+    kernel.block(caller, State::Waiting);
+    kernel.scheduler.set_timeout(caller, deadline_ns);
     Ok(Outcome::Blocked)
 }
 
