@@ -428,7 +428,7 @@ impl Kernel {
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
         } else if let Some(target) = Notification::kept(&context.watch_target) {
-            self.notify(target);
+            target.send(self);
         } else if self.first == Some(context.domain()) {
             self.end_hung_first();
         }

@@ -11,7 +11,7 @@ use abi::{Error, Rights};
 
 pub(super) fn notify(kernel: &mut Kernel, request: &Request, call: Notify) -> Answer {
     let notification = Notification::decode(request.capability(call.target)?)?;
-    kernel.notify(notification);
+    notification.send(kernel);
     NOTHING
 }
 

@@ -164,7 +164,7 @@ impl Kernel {
     /// A device interrupt came.
     pub fn interrupt(&mut self, vector: u8) {
         if let Some(notification) = Notification::kept(&self.interrupts.targets[usize::from(vector)]) {
-            self.notify(notification);
+            notification.send(self);
         }
     }
 

@@ -189,7 +189,7 @@ impl Ptr<Domain> {
         if self.is_alive() || self.is_ending() {
             kernel.keep(&self.on_death, Some(from.1), Some(from.0));
         } else {
-            kernel.notify(notification);
+            notification.send(kernel);
         }
     }
 
@@ -370,7 +370,7 @@ impl Kernel {
     pub(super) fn tell_of_death(&mut self, domain: Ptr<Domain>) {
         assert!(!domain.is_alive(), "a death is told of who lives");
         if let Some(notification) = Notification::kept(&domain.on_death) {
-            self.notify(notification);
+            notification.send(self);
         }
         self.keep(&domain.on_death, None, None);
     }

@@ -33,20 +33,18 @@ impl Notification {
     pub fn kept(slot: &Slot) -> Option<Notification> {
         slot.get().map(|Capability { object, badge, .. }| Notification { object, badge })
     }
-}
 
-impl Kernel {
-    /// Tells.
-    pub fn notify(&mut self, notification: Notification) {
-        if let Ok(context) = notification.object.cast::<Context>() {
-            self.signal(context, notification.badge);
-        } else if let Ok(remote) = notification.object.cast::<Remote>() {
-            self.counters.wakes_sent += 1;
+    /// Signals its context, or the core that has it.
+    pub fn send(self, kernel: &mut Kernel) {
+        if let Ok(context) = self.object.cast::<Context>() {
+            kernel.signal(context, self.badge);
+        } else if let Ok(remote) = self.object.cast::<Remote>() {
+            kernel.counters.wakes_sent += 1;
             hardware::post(remote.core, remote.slot);
-        } else if let Ok(portal) = notification.object.cast::<Portal>()
+        } else if let Ok(portal) = self.object.cast::<Portal>()
             && let Some(context) = portal.callee()
         {
-            self.signal(context, notification.badge);
+            kernel.signal(context, self.badge);
         }
     }
 }

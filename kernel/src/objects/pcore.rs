@@ -346,7 +346,7 @@ impl Kernel {
 
     fn tell_watcher(&mut self, claim: Ptr<Claim>) {
         if let Some(notification) = Notification::kept(&claim.watcher) {
-            self.notify(notification);
+            notification.send(self);
         }
     }
 }
