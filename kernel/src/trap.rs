@@ -9,7 +9,7 @@ use crate::core_local::CoreLocal;
 use crate::objects::domain::Death;
 use crate::objects::fault::{Access, Refused};
 use crate::objects::upcall::{enter_proxy, upcall};
-use crate::objects::{Context, Ptr};
+use crate::objects::{Context, Ptr, device};
 use crate::scheduler::Decision;
 use crate::state::Kernel;
 use crate::trace::Event as Traced;
@@ -69,7 +69,7 @@ impl Kernel {
             (Event::Interrupt { vector }, _) => {
                 self.counters.interrupts += 1;
                 self.trace(Traced::Interrupt, 0, [u64::from(vector), 0]);
-                self.interrupt(vector);
+                device::interrupt(self, vector);
             }
             (Event::Timer, _) => {
                 self.counters.interrupts += 1;

@@ -42,18 +42,18 @@ fn found_record(info: &DeviceInfo) -> DeviceRecord {
 }
 
 pub(super) fn device_list(kernel: &mut Kernel, request: &Request, call: DeviceList) -> Answer {
-    let hardware = kernel.device_at(call.index).ok_or(Error::NotFound)?;
+    let hardware = Hardware::at(kernel, call.index).ok_or(Error::NotFound)?;
     let record = record(hardware);
     user_memory::write(kernel, request.caller.domain().range(), call.record, record.as_bytes())?;
     NOTHING
 }
 
 pub(super) fn device_alloc(kernel: &mut Kernel, request: &Request, call: DeviceAlloc) -> Answer {
-    let all = (0..).map_while(|index| Some((index, kernel.device_at(index)?)));
+    let all = (0..).map_while(|index| Some((index, Hardware::at(kernel, index)?)));
     let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == call.hwid);
     let (index, hardware) = named.next().ok_or(Error::NotFound)?;
     let slot = request.slot(kernel)?;
-    let device = kernel.claim(call.ram, index as usize, hardware)?;
+    let device = hardware.claim(kernel, call.ram, index as usize)?;
     one(request.place(slot, device.any(), Rights::ALL))
 }
 
@@ -142,12 +142,12 @@ pub(super) fn device_conf_write(_: &Kernel, _: &Request, call: DeviceConfWrite) 
 
 pub(super) fn device_interrupt(kernel: &mut Kernel, _: &Request, call: DeviceInterrupt) -> Answer {
     let (_, target) = call.target;
-    kernel.route(call.device, call.entry, target)?;
+    call.device.route(kernel, call.entry, target)?;
     NOTHING
 }
 
-pub(super) fn device_master(kernel: &mut Kernel, _: &Request, call: DeviceMaster) -> Answer {
-    kernel.set_master(call.device, call.on)?;
+pub(super) fn device_master(_: &Kernel, _: &Request, call: DeviceMaster) -> Answer {
+    call.device.set_master(call.on)?;
     NOTHING
 }
 

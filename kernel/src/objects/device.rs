@@ -8,7 +8,7 @@
 
 use super::notification::Notification;
 use super::slot::Source;
-use super::{Header, Made, Object, Ptr, Slot};
+use super::{Header, Made, Object, Ptr, Ram, Slot};
 use crate::arch::irq;
 use crate::devices::DeviceInfo;
 use crate::hardware;
@@ -95,10 +95,10 @@ impl Device {
     }
 }
 
-impl Kernel {
+impl Hardware {
     /// The device at a position of the list: what boot found, then those that are only ports.
-    pub fn device_at(&self, index: u64) -> Option<Hardware> {
-        let found = self.info.map_or(&[][..], |info| info.devices);
+    pub fn at(kernel: &Kernel, index: u64) -> Option<Hardware> {
+        let found = kernel.info.map_or(&[][..], |info| info.devices);
         let index = usize::try_from(index).ok()?;
         match found.get(index) {
             Some(info) => Some(Hardware::Found(info)),
@@ -106,44 +106,44 @@ impl Kernel {
         }
     }
 
-    /// Claims it, for this core against all; `Busy` if it is claimed. The header comes from
-    /// `Kernel::create`.
-    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: usize, hardware: Hardware) -> Made<Device> {
+    /// Claims it, for this core against all; `Busy` if it is claimed.
+    pub fn claim(self, kernel: &mut Kernel, ram: Ptr<Ram>, index: usize) -> Made<Device> {
         if !hardware::claim_device(index) {
             return Err(Error::Busy);
         }
         let routes = [const { Cell::new(None) }; INTERRUPTS_MAX];
-        let made = self.create(ram, |header| Device { header, index, hardware, routes });
+        let made = kernel.create(ram, |header| Device { header, index, hardware: self, routes });
         if made.is_err() {
             hardware::free_device(index);
         }
         made
     }
+}
 
-    /// Routes interrupt `entry` of a device to whom the capability names; it passed
-    /// `Notification::decode`.
-    pub fn route(&mut self, device: Ptr<Device>, entry: u64, target: Source) -> Result<(), Error> {
+impl Ptr<Device> {
+    /// Routes interrupt `entry` to whom the capability names; it passed `Notification::decode`.
+    pub fn route(self, kernel: &mut Kernel, entry: u64, target: Source) -> Result<(), Error> {
         let entry = u16::try_from(entry).map_err(|_| Error::NotFound)?;
-        if let Some(route) = device.routes.iter().filter_map(Cell::get).find(|route| route.entry == entry) {
-            self.aim(route.vector, Some(target));
+        if let Some(route) = self.routes.iter().filter_map(Cell::get).find(|route| route.entry == entry) {
+            aim(kernel, route.vector, Some(target));
             return Ok(());
         }
-        let free = device.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
+        let free = self.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
         let vector = irq::allocate_vector().ok_or(Error::Busy)?;
-        if let Err(error) = self.connect(device, entry, vector) {
+        if let Err(error) = self.connect(kernel.core(), entry, vector) {
             irq::free_vector(vector);
             return Err(error);
         }
-        assert!(self.interrupts.targets[usize::from(vector)].get().is_none(), "a free vector has a target");
-        self.aim(vector, Some(target));
+        assert!(kernel.interrupts.targets[usize::from(vector)].get().is_none(), "a free vector has a target");
+        aim(kernel, vector, Some(target));
         free.set(Some(Route { entry, vector }));
         Ok(())
     }
 
-    /// Makes the hardware raise `vector`. Lines are edges: the serial port's, and those of
-    /// virtio-mmio windows on microvm (its device table says so).
-    fn connect(&mut self, device: Ptr<Device>, entry: u16, vector: u8) -> Result<(), Error> {
-        let line = match device.hardware {
+    /// Makes the hardware raise `vector` of this core. Lines are edges: the serial port's, and
+    /// those of virtio-mmio windows on microvm (its device table says so).
+    fn connect(self, core: usize, entry: u16, vector: u8) -> Result<(), Error> {
+        let line = match self.hardware {
             Hardware::Found(info) => match info.line {
                 None => return irq::program_msix(info, entry, vector).map_err(|_| Error::NotFound),
                 Some(line) => line,
@@ -153,30 +153,29 @@ impl Kernel {
         if entry != 0 {
             return Err(Error::NotFound);
         }
-        irq::route_ioapic(line, vector, self.core()).map_err(|_| Error::NotFound)
+        irq::route_ioapic(line, vector, core).map_err(|_| Error::NotFound)
     }
 
-    fn aim(&mut self, vector: u8, target: Option<Source>) {
-        let slot = self.interrupts.targets[usize::from(vector)].place();
-        self.keep(&slot, target.map(|(_, capability)| capability), target.map(|(from, _)| from));
-    }
-
-    /// A device interrupt came.
-    pub fn interrupt(&mut self, vector: u8) {
-        if let Some(notification) = Notification::kept(&self.interrupts.targets[usize::from(vector)]) {
-            notification.send(self);
-        }
-    }
-
-    /// Lets a device reach memory, or makes it quiet: no DMA, no interrupts.
-    pub fn set_master(&mut self, device: Ptr<Device>, on: bool) -> Result<(), Error> {
-        let info = device.found()?;
-        hardware::set_bus_master(info, on);
-        for route in device.routes.iter().filter_map(Cell::get) {
-            mask(device, route.entry, !on);
+    /// Lets it reach memory, or makes it quiet: no DMA, no interrupts.
+    pub fn set_master(self, on: bool) -> Result<(), Error> {
+        hardware::set_bus_master(self.found()?, on);
+        for route in self.routes.iter().filter_map(Cell::get) {
+            mask(self, route.entry, !on);
         }
         Ok(())
     }
+}
+
+/// A device interrupt came.
+pub fn interrupt(kernel: &mut Kernel, vector: u8) {
+    if let Some(notification) = Notification::kept(&kernel.interrupts.targets[usize::from(vector)]) {
+        notification.send(kernel);
+    }
+}
+
+fn aim(kernel: &mut Kernel, vector: u8, target: Option<Source>) {
+    let slot = kernel.interrupts.targets[usize::from(vector)].place();
+    kernel.keep(&slot, target.map(|(_, capability)| capability), target.map(|(from, _)| from));
 }
 
 fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
@@ -197,7 +196,7 @@ pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
     device.found().into_iter().for_each(|info| hardware::set_bus_master(info, false));
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
-        kernel.aim(route.vector, None);
+        aim(kernel, route.vector, None);
         irq::free_vector(route.vector);
     }
     hardware::free_device(device.index);

@@ -125,7 +125,7 @@ impl Kernel {
             }
             ObjectType::Device => {
                 // Refused for a device that cannot reach memory.
-                let _ = self.set_master(typed::<Device>(object), false);
+                let _ = typed::<Device>(object).set_master(false);
             }
             ObjectType::Segment => {
                 let segment = typed::<Segment>(object);
