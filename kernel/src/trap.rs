@@ -9,7 +9,7 @@ use crate::core_local::CoreLocal;
 use crate::objects::domain::Death;
 use crate::objects::fault::{Access, Refused};
 use crate::objects::upcall::{enter_proxy, upcall};
-use crate::objects::{Context, Ptr, device};
+use crate::objects::{Context, Ptr, device, remote};
 use crate::scheduler::Decision;
 use crate::state::Kernel;
 use crate::trace::Event as Traced;
@@ -88,10 +88,10 @@ impl Kernel {
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
             crate::objects::pcore::CORE_SLOT => self.on_core_slot(),
-            crate::objects::remote::SHARED_SLOT => self.on_shared_doorbell(),
+            remote::SHARED_SLOT => self.on_shared_doorbell(),
             slot => {
                 self.trace(Traced::Wake, 0, [slot as u64, 0]);
-                self.on_wake_slot(slot);
+                remote::on_wake_slot(self, slot);
             }
         });
     }

@@ -155,7 +155,7 @@ fn make_part(
     let held = partial.get().filter(|held| request.words()[done] != 0 && held.badge == badge);
     let begun = held.and_then(|held| Found::of(held.object, held.rights));
     let segment = begun.map_or_else(|| share.create(kernel, new, Kind::Spin, name), Ok)?;
-    let answer = match kernel.fill_shared(segment.object, source) {
+    let answer = match segment.object.fill(kernel, source) {
         Ok(true) => share.tell(kernel, segment.object).and_then(|id| made(request, id, 0)),
         Ok(false) if begun.is_some() => Ok(Outcome::Retry),
         Ok(false) => kernel.name_shared(request.caller.domain().ram(), &segment).map(|object| {

@@ -129,16 +129,14 @@ fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
     }
 }
 
-impl Kernel {
-    /// Signals the target of a wake bit that another core has set.
-    pub fn on_wake_slot(&mut self, slot: usize) {
-        let Some((target, badge)) = self.wake_slots.get(slot) else { return };
-        if let Ok(semaphore) = target.cast::<Semaphore>() {
-            return semaphore.up_from_elsewhere(self, hardware::take_count(slot));
-        }
-        let context = target.cast::<Context>().ok().or_else(|| target.cast::<Portal>().ok()?.callee());
-        if let Some(context) = context {
-            self.signal(context, badge);
-        }
+/// Signals the target of a wake bit that another core has set.
+pub fn on_wake_slot(kernel: &mut Kernel, slot: usize) {
+    let Some((target, badge)) = kernel.wake_slots.get(slot) else { return };
+    if let Ok(semaphore) = target.cast::<Semaphore>() {
+        return semaphore.up_from_elsewhere(kernel, hardware::take_count(slot));
+    }
+    let context = target.cast::<Context>().ok().or_else(|| target.cast::<Portal>().ok()?.callee());
+    if let Some(context) = context {
+        kernel.signal(context, badge);
     }
 }

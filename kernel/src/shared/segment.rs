@@ -261,31 +261,29 @@ impl SharedObject {
         self.set(FREED, freed);
         freed >= pages
     }
-}
 
-impl Kernel {
     /// Makes the next pages of a segment that nobody knows yet. Those that a copy shares with its
     /// source, until either is written, are as they are once no core can write them. Tells whether
     /// it has all. `NoMemory`: the pool lacks them; `Busy`: see [`SharedObject::begin_copy`].
-    pub fn fill_shared(&mut self, new: SharedObject, source: Option<SharedObject>) -> Result<bool, Error> {
-        let core = self.core();
-        let is_made = new.make_pages(core, &mut Budget::step())?;
+    pub fn fill(self, kernel: &mut Kernel, source: Option<SharedObject>) -> Result<bool, Error> {
+        let core = kernel.core();
+        let is_made = self.make_pages(core, &mut Budget::step())?;
         let Some(source) = source.filter(|_| is_made) else { return Ok(is_made) };
-        let first = new.get(MADE) - new.own_pages();
+        let first = self.get(MADE) - self.own_pages();
         let end = source.pages().min(first + COPY_PAGES);
         let mut wait = SpinWait::default();
         let range = loop {
             if let Some(range) = source.begin_copy(core)? {
                 break range;
             }
-            self.service_tlb_shootdowns();
+            kernel.service_tlb_shootdowns();
             wait.relax();
         };
         if let Some(range) = range {
-            self.change_shared(range, |range| range.downgrade_pages(source, first, end - first, READ_ONLY));
+            kernel.change_shared(range, |range| range.downgrade_pages(source, first, end - first, READ_ONLY));
             range.release(core);
         }
-        source.share_frames(core, new, first, end);
+        source.share_frames(core, self, first, end);
         Ok(end == source.pages())
     }
 }

@@ -6,6 +6,7 @@ use crate::hardware::{self, set_clock};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::context::{Options, State};
 use crate::objects::mapping::PageRun;
+use crate::objects::remote::on_wake_slot;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Ptr};
 use abi::{Call, ControlPage, Error, ExceptionInfo, Handle, Rights, layout};
@@ -123,8 +124,8 @@ fn ups_of_another_core_are_counted_and_none_is_lost() {
     for count in [1, 1, 2] {
         assert_eq!(world.runner_calls(Call::SemaphoreUp, [20, count, 0, 0, 0, 0]).0, 0);
     }
-    world.kernel.on_wake_slot(slot as usize);
-    world.kernel.on_wake_slot(slot as usize);
+    on_wake_slot(&mut world.kernel, slot as usize);
+    on_wake_slot(&mut world.kernel, slot as usize);
     for _ in 0..4 {
         assert_eq!(world.runner_calls(Call::SemaphoreDown, [semaphore, 0, 0, 0, 0, 0]).0, 0);
     }
@@ -134,7 +135,7 @@ fn ups_of_another_core_are_counted_and_none_is_lost() {
     context.with_registers(|r| r.rax = 99);
     world.runner_calls(Call::SemaphoreDown, [semaphore, u64::MAX, 0, 0, 0, 0]);
     assert!(matches!(context.state(), State::OnSemaphore(_)));
-    world.kernel.on_wake_slot(slot as usize);
+    on_wake_slot(&mut world.kernel, slot as usize);
     assert!(context.state() == State::Runnable);
     assert_eq!(context.with_registers(|r| r.rax), 0);
     world.kernel.decide();
