@@ -193,7 +193,7 @@ pub fn core_command(core: usize) -> CoreCommand {
 }
 
 /// As in `hardware.rs`: the other core does it at once, but its wake-up is the test's to play
-/// (`Kernel::cores_changed`).
+/// (`pcore::cores_changed`).
 pub fn send_core_command(core: usize, command: CoreCommand) {
     let mut commands = COMMANDS.get();
     assert!(commands[core].may_become(command), "a command does not follow from the one before");

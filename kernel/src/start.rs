@@ -22,7 +22,7 @@ use crate::objects::frames::AddError;
 use crate::objects::pcore::{CORE_SLOT, Plan};
 use crate::objects::ram::ROOT_PAGES;
 use crate::objects::remote::WAKE_TABLE_PAGES;
-use crate::objects::{Domain, Ptr};
+use crate::objects::{Domain, Ptr, pcore};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use crate::{log, trace, trap};
@@ -137,7 +137,7 @@ impl Kernel {
         match self.info {
             Some(info) if info.core == 0 => {
                 report_if_complete(info);
-                self.cores_changed();
+                pcore::cores_changed(self);
             }
             _ => self.follow_order(),
         }

@@ -9,7 +9,7 @@ use crate::memory::USER_END;
 use crate::objects::mapping::{PageRun, allowed_by};
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;
-use crate::objects::{Ptr, Range, Segment, user_memory};
+use crate::objects::{Pcore, Ptr, Range, Segment, user_memory};
 use crate::state::Kernel;
 use abi::layout::{CONTROL_PAGE, WAKE_SLOTS, protection};
 use abi::pcore::{Launch, LaunchSegment, SEGMENTS_MAX, polled};
@@ -31,7 +31,7 @@ pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAll
     }
     let slot = request.slot(kernel)?;
     let claimant = request.caller.domain().header().id();
-    let pcore = kernel.claim_core(call.ram, core, claimant)?;
+    let pcore = Pcore::new_claim(kernel, call.ram, core, claimant)?;
     one(request.place(slot, pcore.any(), Rights::ALL))
 }
 
@@ -100,9 +100,9 @@ fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
 
 pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) -> Answer {
     let (pcore, (_, held)) = call.pcore;
-    kernel.check_idle(pcore)?;
+    pcore.check_idle()?;
     let (plan, segments) = decode_launch(kernel, request, held.rights, call.launch)?;
-    kernel.run_core(pcore, plan, &segments);
+    pcore.run(kernel, plan, &segments);
     NOTHING
 }
 
@@ -110,13 +110,13 @@ pub(super) fn pcore_halt(kernel: &mut Kernel, _: &Request, PcoreHalt { pcore }: 
     if pcore.core == kernel.core() {
         return kernel.halt_here().map(|()| Outcome::Blocked);
     }
-    kernel.halt_core(pcore)?;
+    pcore.halt()?;
     NOTHING
 }
 
 pub(super) fn pcore_watch(kernel: &mut Kernel, _: &Request, call: PcoreWatch) -> Answer {
     let (_, target) = call.target;
-    kernel.watch_core(call.pcore, target)?;
+    call.pcore.watch(kernel, target)?;
     NOTHING
 }
 
@@ -134,7 +134,7 @@ pub(super) fn pcore_add_device(kernel: &mut Kernel, _: &Request, call: PcoreAddD
         }
         _ => return Err(Error::BadArgument),
     };
-    one(kernel.add_polled(pcore, polled, segment)? as u64)
+    one(pcore.add_polled(kernel, polled, segment)? as u64)
 }
 
 pub(super) fn pcore_device_stat(kernel: &Kernel, _: &Request, call: PcoreDeviceStat) -> Answer {
@@ -150,13 +150,13 @@ pub(super) fn pcore_throttle(kernel: &mut Kernel, _: &Request, call: PcoreThrott
 pub(super) fn pcore_stat(kernel: &Kernel, _: &Request, call: PcoreStat) -> Answer {
     let core = call.core as usize;
     let entry = kernel.info.and_then(|info| info.cores.get(core)).ok_or(Error::BadArgument)?;
-    let running = u64::from(kernel.core_runs(core));
+    let running = u64::from(Pcore::runs(kernel, core));
     Ok(Outcome::Done([u64::from(entry.apic_id), u64::from(entry.node), running]))
 }
 
 pub(super) fn pcore_current(kernel: &Kernel, _: &Request, _: PcoreCurrent) -> Answer {
     let count = count(kernel);
-    let running = (0..count).filter(|&core| kernel.core_runs(core)).count();
+    let running = (0..count).filter(|&core| Pcore::runs(kernel, core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
 }
 
@@ -165,7 +165,7 @@ pub(super) fn pcore_use(kernel: &Kernel, _: &Request, call: PcoreUse) -> Answer 
         return Err(Error::OtherCore);
     }
     let core = call.core as usize;
-    let (what, claimant) = kernel.core_use(core);
+    let (what, claimant) = Pcore::used_by(kernel, core);
     Ok(Outcome::Done([hardware::used_ns(core, hardware::now_ns()), what, claimant]))
 }
 

@@ -130,7 +130,7 @@ impl Plan {
 ///
 /// | from | by what | to |
 /// |---|---|---|
-/// | `Idle` | `run_core` sends the command; the claim holds itself | `Commanded` |
+/// | `Idle` | `run` sends the command; the claim holds itself | `Commanded` |
 /// | `Commanded` | the core says that it runs | `Runs` |
 /// | `Commanded`, `Runs` | the core says that the run is over; the claim is released | `Idle` |
 ///
@@ -186,25 +186,23 @@ impl Pcore {
         let claim = self.claim()?;
         if claim.stage.get() == Stage::Idle { Ok(claim) } else { Err(Error::Busy) }
     }
-}
 
-impl Kernel {
-    fn claim_on(&self, core: usize) -> Option<Ptr<Pcore>> {
-        let first = self.claims.first();
+    fn claimed(kernel: &Kernel, core: usize) -> Option<Ptr<Pcore>> {
+        let first = kernel.claims.first();
         core::iter::successors(first, |pcore| pcore.claims.next()).find(|pcore| pcore.core == core)
     }
 
     /// Whether a core runs. On core 0 a claimed one does from the command to run until core 0 has
     /// learnt that it has halted.
-    pub fn core_runs(&self, core: usize) -> bool {
-        hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_frozen(pcore))
+    pub fn runs(kernel: &Kernel, core: usize) -> bool {
+        hardware::core_state(core).is_running() || Pcore::claimed(kernel, core).is_some_and(|pcore| !pcore.is_frozen())
     }
 
     /// What a core runs, as core 0 knows (`abi::pcore::runs`), and the id of the domain that
     /// claimed it; 0: nobody.
-    pub fn core_use(&self, core: usize) -> (u64, u64) {
-        let Some(pcore) = self.claim_on(core) else {
-            return (if core == self.core() { runs::MONITOR } else { runs::NOTHING }, 0);
+    pub fn used_by(kernel: &Kernel, core: usize) -> (u64, u64) {
+        let Some(pcore) = Pcore::claimed(kernel, core) else {
+            return (if core == kernel.core() { runs::MONITOR } else { runs::NOTHING }, 0);
         };
         let what = match pcore.claim {
             Some(claim) if claim.stage.get() != Stage::Idle => claim.plan.get().runs(),
@@ -215,11 +213,11 @@ impl Kernel {
 
     /// Claims a core of the pool for the domain of id `claimant`; the caller holds the one
     /// reference.
-    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Made<Pcore> {
-        if self.claim_on(core).is_some() {
+    pub fn new_claim(kernel: &mut Kernel, ram: Ptr<Ram>, core: usize, claimant: u64) -> Made<Pcore> {
+        if Pcore::claimed(kernel, core).is_some() {
             return Err(Error::Busy);
         }
-        let frame = self.allocate_page(ram)?;
+        let frame = kernel.allocate_page(ram)?;
         let place = NonNull::new(phys_to_virt(frame).cast::<Claim>()).expect("the direct map is not at zero");
         let claim = Claim {
             plan: Cell::new(Plan::NONE),
@@ -235,119 +233,123 @@ impl Kernel {
             place.write(claim);
             Ptr::new(place)
         };
-        let made = self.create(ram, |header| Pcore { header, core, claimant, claim: Some(claim), claims: Link::new() });
+        let new = |header| Pcore { header, core, claimant, claim: Some(claim), claims: Link::new() };
+        let made = kernel.create(ram, new);
         match made {
-            Ok(pcore) => self.claims.push_back(pcore),
-            Err(_) => self.free_page(ram, frame),
+            Ok(pcore) => kernel.claims.push_back(pcore),
+            Err(_) => kernel.free_page(ram, frame),
         }
         made
     }
+}
 
+impl Ptr<Pcore> {
     /// Whether the core can be run now.
-    pub fn check_idle(&self, pcore: Ptr<Pcore>) -> Result<(), Error> {
-        pcore.idle_claim().map(drop)
+    pub fn check_idle(self) -> Result<(), Error> {
+        self.idle_claim().map(drop)
     }
 
     /// Adds to what the core polls when it runs next.
-    pub fn add_polled(&mut self, pcore: Ptr<Pcore>, polled: Polled, segment: Source) -> Result<usize, Error> {
-        let claim = pcore.idle_claim()?;
+    pub fn add_polled(self, kernel: &mut Kernel, polled: Polled, segment: Source) -> Result<usize, Error> {
+        let claim = self.idle_claim()?;
         let mut plan = claim.plan.get();
         let index = plan.devices.iter().position(Option::is_none).ok_or(Error::Busy)?;
         plan.devices[index] = Some(polled);
         claim.plan.set(plan);
-        self.keep(&claim.devices[index], Some(segment.1), Some(segment.0));
+        kernel.keep(&claim.devices[index], Some(segment.1), Some(segment.0));
         Ok(index)
     }
 
     /// Runs a halted core as `plan` says; the devices are those added before. Holds `segments`
     /// until it has halted.
-    pub fn run_core(&mut self, pcore: Ptr<Pcore>, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
-        let Ok(claim) = pcore.idle_claim() else { unreachable!("decoded") };
-        let state = hardware::core_state(pcore.core);
+    pub fn run(self, kernel: &mut Kernel, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
+        let Ok(claim) = self.idle_claim() else { unreachable!("decoded") };
+        let state = hardware::core_state(self.core);
         let run = state.next_run();
         claim.plan.set(Plan { run, devices: claim.plan.get().devices, ..plan });
         for (slot, source) in claim.parts.iter().zip(segments) {
-            self.keep(slot, source.map(|(_, capability)| capability), source.map(|(from, _)| from));
+            kernel.keep(slot, source.map(|(_, capability)| capability), source.map(|(from, _)| from));
         }
         claim.set_stage(Stage::Commanded(run));
         claim.is_to_halt.set(false);
-        self.retain(pcore);
-        hardware::send_core_command(pcore.core, CoreCommand::Run(run, claim.frame));
+        kernel.retain(self);
+        hardware::send_core_command(self.core, CoreCommand::Run(run, claim.frame));
         match state {
-            State::Never => hardware::start_core(pcore.core),
-            _ => hardware::post(pcore.core, CORE_SLOT),
+            State::Never => hardware::start_core(self.core),
+            _ => hardware::post(self.core, CORE_SLOT),
         }
     }
 
     /// Commands a claimed core to halt; it says when it has.
-    pub fn halt_core(&mut self, pcore: Ptr<Pcore>) -> Result<(), Error> {
-        let claim = pcore.claim()?;
+    pub fn halt(self) -> Result<(), Error> {
+        let claim = self.claim()?;
         let run = match claim.stage.get() {
             Stage::Commanded(run) | Stage::Runs(run) if !claim.is_to_halt.replace(true) => run,
             _ => return Ok(()),
         };
-        hardware::send_core_command(pcore.core, CoreCommand::Halt(run));
+        hardware::send_core_command(self.core, CoreCommand::Halt(run));
         // A core that still starts misses the doorbell, but says when it runs: `cores_changed`.
-        hardware::post(pcore.core, CORE_SLOT);
+        hardware::post(self.core, CORE_SLOT);
         Ok(())
     }
 
     /// Sets the notification for when the core runs and when it has halted.
-    pub fn watch_core(&mut self, pcore: Ptr<Pcore>, target: Source) -> Result<(), Error> {
-        let claim = pcore.claim()?;
-        self.keep(&claim.watcher, Some(target.1), Some(target.0));
+    pub fn watch(self, kernel: &mut Kernel, target: Source) -> Result<(), Error> {
+        let claim = self.claim()?;
+        kernel.keep(&claim.watcher, Some(target.1), Some(target.0));
         Ok(())
     }
 
     /// Halts a core whose last capability was dropped: nobody else could.
-    pub(super) fn core_lost_name(&mut self, pcore: Ptr<Pcore>) {
-        if pcore.claim.is_some() && pcore.header.capabilities.is_empty() {
-            self.halt_core(pcore).expect("it is a claim");
+    pub(super) fn lost_name(self) {
+        if self.claim.is_some() && self.header.capabilities.is_empty() {
+            self.halt().expect("it is a claim");
         }
     }
 
     /// Whether nothing runs there; the destruction of a claim waits for that.
-    pub(super) fn is_frozen(&self, pcore: Ptr<Pcore>) -> bool {
-        pcore.claim.is_none_or(|claim| claim.stage.get() == Stage::Idle)
+    pub(super) fn is_frozen(self) -> bool {
+        self.claim.is_none_or(|claim| claim.stage.get() == Stage::Idle)
     }
 
-    /// Core 0: handles changes of other cores' states.
-    pub fn cores_changed(&mut self) {
-        let mut next = self.claims.first();
-        while let Some(pcore) = next {
-            next = pcore.claims.next();
-            if let Some(claim) = pcore.claim {
-                self.look_at(pcore, claim);
-            }
-        }
-    }
-
-    fn look_at(&mut self, pcore: Ptr<Pcore>, claim: Ptr<Claim>) {
-        match (claim.stage.get(), hardware::core_state(pcore.core)) {
+    /// Follows what the core says of its state.
+    fn follow(self, kernel: &mut Kernel, claim: Ptr<Claim>) {
+        match (claim.stage.get(), hardware::core_state(self.core)) {
             (Stage::Commanded(run), State::Running(now)) if run == now => {
                 claim.set_stage(Stage::Runs(run));
                 if claim.is_to_halt.get() {
-                    hardware::post(pcore.core, CORE_SLOT);
+                    hardware::post(self.core, CORE_SLOT);
                 }
-                self.tell_watcher(claim);
+                tell_watcher(kernel, claim);
             }
             (Stage::Commanded(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
                 claim.set_stage(Stage::Idle);
                 claim.plan.set(Plan::NONE);
                 for slot in claim.slots() {
-                    self.keep(slot, None, None);
+                    kernel.keep(slot, None, None);
                 }
-                self.tell_watcher(claim);
-                self.release(pcore);
+                tell_watcher(kernel, claim);
+                kernel.release(self);
             }
             _ => (),
         }
     }
+}
 
-    fn tell_watcher(&mut self, claim: Ptr<Claim>) {
-        if let Some(notification) = Notification::kept(&claim.watcher) {
-            notification.send(self);
+/// Core 0: handles changes of other cores' states.
+pub fn cores_changed(kernel: &mut Kernel) {
+    let mut next = kernel.claims.first();
+    while let Some(pcore) = next {
+        next = pcore.claims.next();
+        if let Some(claim) = pcore.claim {
+            pcore.follow(kernel, claim);
         }
+    }
+}
+
+fn tell_watcher(kernel: &mut Kernel, claim: Ptr<Claim>) {
+    if let Some(notification) = Notification::kept(&claim.watcher) {
+        notification.send(kernel);
     }
 }
 

@@ -14,7 +14,8 @@ use super::domain::Death;
 use super::shared_objects::PoolOwner;
 use super::slot::Capability;
 use super::{
-    AnyObject, Context, Device, Domain, Linked, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot, typed,
+    AnyObject, Context, Device, Domain, Linked, Pcore, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot,
+    typed,
 };
 use crate::state::Kernel;
 use crate::steps::Budget;
@@ -152,7 +153,7 @@ impl Kernel {
             }
             ObjectType::Pcore => {
                 // Dropping its last name halts its core; it stays valid until that has halted.
-                return self.take_capabilities(object, None, budget) && self.is_frozen(typed(object));
+                return self.take_capabilities(object, None, budget) && typed::<Pcore>(object).is_frozen();
             }
             ObjectType::RemoteContext => (),
             ObjectType::Pool => return self.end_pool(typed::<PoolOwner>(object), budget),

@@ -9,7 +9,7 @@
 //! notifications of a death, a stall, an interrupt) are in slots, too, so that a revocation finds
 //! all of them.
 
-use super::{AnyObject, Domain, Link, Ptr, linked, typed};
+use super::{AnyObject, Domain, Link, Pcore, Ptr, linked, typed};
 use crate::state::Kernel;
 use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
@@ -142,7 +142,7 @@ impl Kernel {
             holder.share().note_free(usize::from(slot.index));
             match capability.object.object_type() {
                 ObjectType::Domain => typed::<Domain>(capability.object).drop_name(self, holder),
-                ObjectType::Pcore => self.core_lost_name(typed(capability.object)),
+                ObjectType::Pcore => typed::<Pcore>(capability.object).lost_name(),
                 _ => (),
             }
         }

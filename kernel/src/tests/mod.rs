@@ -41,7 +41,7 @@ use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::writer::Name;
-use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
+use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule, pcore};
 use crate::state::Kernel;
 use ::fuzz::Random;
 use abi::{Handle, Rights, layout};
@@ -117,7 +117,7 @@ impl World {
     fn assert_empty(&mut self) {
         self.kernel.drain_all();
         // Cores whose claim was dropped were commanded to halt, and did.
-        self.kernel.cores_changed();
+        pcore::cores_changed(&mut self.kernel);
         self.kernel.drain_all();
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");

@@ -4,7 +4,7 @@ use super::World;
 use crate::arch::context::Event;
 use crate::hardware::{self, CoreCommand, State, Used};
 use crate::memory::{PhysAddr, phys_to_virt};
-use crate::objects::pcore::{Plan, Polled};
+use crate::objects::pcore::{Plan, Polled, cores_changed};
 use crate::objects::{Context, Ptr, Segment};
 use crate::polling::Polling;
 use abi::call::Flag;
@@ -132,7 +132,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     assert!(!running(), "its last name went");
     assert_eq!(caller.free(), with_core, "nothing goes before core 0 heard that the core has halted");
     assert_eq!(caller.claim(), Err(Error::Busy));
-    caller.world.kernel.cores_changed();
+    cores_changed(&mut caller.world.kernel);
     caller.world.kernel.drain_all();
     assert_eq!(caller.free(), free);
     let pcore = caller.claim().unwrap();
@@ -154,12 +154,12 @@ fn a_core_that_halts_by_itself_can_run_again_and_its_watcher_hears_of_both() {
     for _ in 0..3 {
         caller.launch(pcore, &launch_without_segments()).unwrap();
         assert_eq!(caller.context.pending.get(), 0);
-        caller.world.kernel.cores_changed();
+        cores_changed(&mut caller.world.kernel);
         assert_eq!(caller.context.pending.take(), 8);
         let State::Running(run) = hardware::core_state(CORE as usize) else { panic!("does not run") };
         hardware::set_state_of(CORE as usize, State::Halted(run));
         assert_eq!(caller.launch(pcore, &launch_without_segments()), Err(Error::Busy), "not heard of yet");
-        caller.world.kernel.cores_changed();
+        cores_changed(&mut caller.world.kernel);
         assert_eq!(caller.context.pending.take(), 8);
     }
 }
@@ -253,7 +253,7 @@ fn a_core_tells_whose_it_is_and_what_it_does() {
         hardware::set_used_of(CORE as usize, |_| Used::NONE.begin(100));
         assert_eq!(tells(&mut caller, CORE), Ok([600, what, own]));
         caller.call(Call::PcoreHalt, [pcore, 0, 0, 0, 0, 0]).unwrap();
-        caller.world.kernel.cores_changed();
+        cores_changed(&mut caller.world.kernel);
         assert_eq!(tells(&mut caller, CORE).unwrap()[1], runs::NOTHING);
     }
     caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
