@@ -16,7 +16,7 @@ pub fn all() -> Result<(), Error> {
     // SAFETY: the threads below use no heap; none of them faults.
     let threads = unsafe { Threads::new(Box::new(RoundRobin::default()), STACK_PAGES, false, |_, _, _| Answer::End) };
     let mut threads = threads.map_err(reason)?;
-    let partner = threads.spawn(gives_way, SAMPLES as u64 * BATCH).map_err(reason)?;
+    let partner = threads.spawn(yields, SAMPLES as u64 * BATCH).map_err(reason)?;
     let measured = threads.spawn(measures, 0).map_err(reason)?;
     let ended = threads.run().map_err(reason)?;
     for id in [partner, measured] {
@@ -44,7 +44,7 @@ fn reason(refused: Refused) -> Error {
     }
 }
 
-extern "C" fn gives_way(times: u64) -> u64 {
+extern "C" fn yields(times: u64) -> u64 {
     for _ in 0..times {
         threads::yield_now();
     }

@@ -55,8 +55,8 @@ impl Claim {
         self.until(false).await
     }
 
-    /// Halts the core and gives it back to the system, which has its monitor run there again.
-    pub async fn give_back(self, bench: &Bench) -> Outcome {
+    /// Halts the core and releases it to the system, which has its monitor run there again.
+    pub async fn release(self, bench: &Bench) -> Outcome {
         self.halt().await?;
         let core = self.core as u32;
         drop(self);

@@ -117,7 +117,7 @@ async fn all(bench: &Bench, tell: &mut impl FnMut(&str, Outcome)) {
         tell("polling/devices", polling::devices(bench).await);
         tell("polling/corrupt", polling::corrupt(bench).await);
         tell("cards/polled", cards::polled(bench).await);
-        tell("pool/given-back", pool::given_back(bench).await);
+        tell("pool/given-back", pool::serves_again(bench).await);
         tell("polling/kept", polling::kept(bench).await);
     }
 }

@@ -120,7 +120,7 @@ impl KernelCore {
 
     /// Gives the core back to the system.
     pub async fn end(self, bench: &Bench) -> Outcome {
-        self.claim.give_back(bench).await
+        self.claim.release(bench).await
     }
 }
 

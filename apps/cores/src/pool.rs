@@ -101,7 +101,7 @@ async fn free(bench: &Bench, core: u32) -> Result<[u64; 2], String> {
 }
 
 /// After all that the core serves the system as before.
-pub async fn given_back(bench: &Bench) -> Outcome {
+pub async fn serves_again(bench: &Bench) -> Outcome {
     let running = sys::pcore_current().map_err(refused("PcoreCurrent"))?.2;
     ensure(running == bench.start.cores().into(), || format!("{running} cores run"))?;
     let memory = bench.monitor.memory(bench.last_core()).await;

@@ -158,7 +158,7 @@ pub async fn report(bench: &Bench) -> Outcome {
             ensure(found == expected, || format!("mapping {index} was {found:x?}"))?;
         }
     }
-    claim.give_back(bench).await
+    claim.release(bench).await
 }
 
 /// An endless program runs until its core is halted; the core cannot be run meanwhile, and can
@@ -176,7 +176,7 @@ pub async fn halt(bench: &Bench) -> Outcome {
         ensure(null.is_ok() && program.word(TURNS) == turns, || String::from("it goes on after its core has halted"))?;
         sys::pcore_halt(claim.pcore).map_err(refused("PcoreHalt of a core that stands still"))?;
     }
-    claim.give_back(bench).await
+    claim.release(bench).await
 }
 
 /// A program has its core to itself: while it runs its kernel switches to nobody and takes no
@@ -211,7 +211,7 @@ pub async fn alone(bench: &Bench, seconds: u64) -> Outcome {
     let took_ns = runtime::now_ns() - begin_ns;
     ensure(own_ns >= took_ns / 10 * 9, || format!("of {took_ns} ns it had {own_ns} ns"))?;
     claim.halt().await?;
-    claim.give_back(bench).await
+    claim.release(bench).await
 }
 
 /// Run and halted again and again, neither core loses a page.
@@ -227,7 +227,7 @@ pub async fn cycles(bench: &Bench) -> Outcome {
     }
     let after = free().map_err(refused("RamStat"))?;
     ensure(before == after, || format!("{before} pages used before, {after} after"))?;
-    claim.give_back(bench).await
+    claim.release(bench).await
 }
 
 /// A program that faults ends alone: its core halts, its owner is told.
@@ -238,7 +238,7 @@ pub async fn fault(bench: &Bench) -> Outcome {
         program.run(&claim).map_err(refused("PcoreRun"))?;
         claim.until(false).await?;
     }
-    claim.give_back(bench).await
+    claim.release(bench).await
 }
 
 /// A core whose last capability goes halts and is free, with what it used given back.

@@ -18,7 +18,7 @@ pub const COMPONENT: &str = "neighbour";
 /// Pages that it keeps.
 const KEPT: u64 = 16;
 /// Pages that it takes, fills and gives back each time it is asked.
-const GIVEN_BACK: u64 = 12;
+const REUSED_PAGES: u64 = 12;
 /// Past what loader and runtime map.
 const PLACE: u64 = abi::layout::REGIONS + (3 << 38);
 
@@ -69,18 +69,18 @@ impl Neighbour {
                 return Err(LookError::Changed(number, word.get()));
             }
         }
-        self.give_back()?;
+        self.reuse_pages()?;
         let lowest = lowest_slot()?;
         if lowest == self.lowest { Ok(KEPT * WORDS) } else { Err(LookError::Slots(lowest)) }
     }
 
     /// Takes pages, which must be zero, and gives them back with the secret in them: the next one
     /// who gets them must not see it.
-    fn give_back(&self) -> Result<(), LookError> {
-        let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, GIVEN_BACK, 0)?;
-        sys::range_map(Handle::SELF_RANGE, PLACE, segment, 0, GIVEN_BACK, protection::READ | protection::WRITE)?;
+    fn reuse_pages(&self) -> Result<(), LookError> {
+        let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, REUSED_PAGES, 0)?;
+        sys::range_map(Handle::SELF_RANGE, PLACE, segment, 0, REUSED_PAGES, protection::READ | protection::WRITE)?;
         let mut seen = 0;
-        for number in 0..GIVEN_BACK * WORDS {
+        for number in 0..REUSED_PAGES * WORDS {
             let word = (PLACE + number * 8) as *mut u64;
             // SAFETY: mapped just now, by nobody else, for reading and writing.
             unsafe {
@@ -89,7 +89,7 @@ impl Neighbour {
             }
         }
         // SAFETY: nobody refers to it.
-        unsafe { sys::range_unmap(Handle::SELF_RANGE, PLACE, GIVEN_BACK) }?;
+        unsafe { sys::range_unmap(Handle::SELF_RANGE, PLACE, REUSED_PAGES) }?;
         sys::cap_drop(segment)?;
         if seen == 0 { Ok(()) } else { Err(LookError::NotZero(seen)) }
     }

@@ -290,7 +290,7 @@ impl Frames {
     }
 
     /// As `allocate_run`, without counts: each page gets its own when it is used
-    /// (`count_reserved`), or goes back (`give_reserved`), a step at a time.
+    /// (`count_reserved`), or goes back (`free_reserved`), a step at a time.
     pub fn reserve_run(&mut self, pages: u64) -> Option<PhysAddr> {
         if pages == 0 || pages > self.free {
             return None;
@@ -307,7 +307,7 @@ impl Frames {
     }
 
     /// A reserved page is free again.
-    pub fn give_reserved(&mut self, frame: PhysAddr) {
+    pub fn free_reserved(&mut self, frame: PhysAddr) {
         let (region, page) = self.find(frame);
         assert!(!region.is_free(page), "a page that was not reserved");
         region.set_free(page, true);

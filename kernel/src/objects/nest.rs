@@ -63,7 +63,7 @@ impl Ptr<Range> {
         let level = level_for(pages).ok_or(Error::BadArgument)?;
         let frame = segment.frame(0).ok_or(Error::BadArgument)?;
         let made = create_over(kernel, segment.ram(), frame, level, write_execute)?;
-        segment.give_pages_away();
+        segment.transfer_pages();
         Ok(made)
     }
 

@@ -238,7 +238,7 @@ impl Ptr<Segment> {
         let made = run.and_then(|base| {
             let made = Self::create(kernel, ram, pages, Kind::Contiguous(base));
             if made.is_err() {
-                (0..pages).for_each(|page| kernel.frames.give_reserved(base + page * PAGE_BYTES as u64));
+                (0..pages).for_each(|page| kernel.frames.free_reserved(base + page * PAGE_BYTES as u64));
             }
             made
         });
@@ -515,7 +515,7 @@ impl Ptr<Segment> {
     }
 
     /// Gives its pages, and the charge for them, to another object; they are not mapped.
-    pub(crate) fn give_pages_away(self) {
+    pub(crate) fn transfer_pages(self) {
         assert!(self.mappings.is_empty(), "pages are given away that are mapped");
         self.cut_to(0);
     }
@@ -586,7 +586,7 @@ impl Ptr<Segment> {
         if page < u64::from(self.made.get()) {
             return kernel.free_page(self.ram(), frame);
         }
-        kernel.frames.give_reserved(frame);
+        kernel.frames.free_reserved(frame);
         self.ram().uncharge(1);
     }
 

@@ -254,7 +254,7 @@ impl Kernel {
         let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
         pool.mark(self.core())?;
         let owner = self.create(ram, |header| PoolOwner { header, pool, pages: Cell::new(pages), number })?;
-        run.give_pages_away();
+        run.transfer_pages();
         let made = SharedObject::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
             // The object's first reference is the pool's own, so a core that finds the pool finds

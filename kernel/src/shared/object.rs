@@ -85,7 +85,7 @@ impl SharedObject {
             object.word(word).store(value, Ordering::Relaxed);
         }
         if kind != ObjectKind::Segment {
-            (lines..pages * PAGE_LINES).for_each(|line| object.give_line(object.place + line));
+            (lines..pages * PAGE_LINES).for_each(|line| object.free_line(object.place + line));
         }
         Ok(object)
     }
@@ -107,12 +107,12 @@ impl SharedObject {
         let pages = self.guarded(LINE_PAGES);
         self.pool.at(page).0[0].store(pages.load(Ordering::Relaxed), Ordering::Relaxed);
         pages.store(page, Ordering::Relaxed);
-        (page + 2..page + PAGE_LINES).for_each(|line| self.give_line(line));
+        (page + 2..page + PAGE_LINES).for_each(|line| self.free_line(line));
         Ok(page + 1)
     }
 
-    /// Gives a line back that nobody sees any more.
-    pub(super) fn give_line(self, place: LineIndex) {
+    /// Frees a line that nobody sees any more.
+    pub(super) fn free_line(self, place: LineIndex) {
         self.spare().give(&self.pool, place);
     }
 
@@ -292,7 +292,7 @@ impl SharedObject {
                 next = self.pool.at(page).0[0].load(Ordering::Relaxed);
                 Some(page / PAGE_LINES)
             });
-            self.pool.give_back(core, &mut (first..first + self.own_pages()).chain(line_pages));
+            self.pool.release_pages(core, &mut (first..first + self.own_pages()).chain(line_pages));
         } else {
             self.leave_to_home();
         }

@@ -321,13 +321,13 @@ impl Pool {
 
     /// Drops a reference of each of these pages, by their numbers; frees those without any left.
     #[inline(never)]
-    pub(super) fn give_back(self, core: usize, pages: &mut dyn Iterator<Item = u64>) {
+    pub(super) fn release_pages(self, core: usize, pages: &mut dyn Iterator<Item = u64>) {
         let _held = self.lock(core);
-        pages.for_each(|page| self.give_page(page));
+        pages.for_each(|page| self.release_page(page));
     }
 
     #[inline(never)]
-    fn give_page(self, page: u64) {
+    fn release_page(self, page: u64) {
         hardware::count_work(1);
         let left = self.count(page).load(Ordering::Relaxed).checked_sub(1).expect("a page of a pool is freed twice");
         self.count(page).store(left, Ordering::Relaxed);

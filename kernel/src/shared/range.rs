@@ -286,14 +286,14 @@ impl SharedRange {
             let (place, mapping) = (self.gone, self.mapping(self.gone));
             self.gone = mapping.target().next.get().into();
             let segment = self.segment(&mapping);
-            self.object.give_line(place);
+            self.object.free_line(place);
             segment.leave(self.core);
             segment.release(self.core);
         }
         if let Some((segment, shared)) = self.replaced.take() {
             let pool = self.object.pool;
             segment.unfreeze(self.core);
-            pool.give_back(self.core, &mut core::iter::once(pool.page_of(shared)));
+            pool.release_pages(self.core, &mut core::iter::once(pool.page_of(shared)));
             segment.release(self.core);
         }
     }
@@ -373,7 +373,7 @@ pub(super) fn drain(object: SharedObject, core: usize, budget: &mut Budget) -> b
         range.segment(&mapping).release_later();
     }
     if object.has_run() {
-        let give = |frame| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
+        let give = |frame| pool.release_pages(core, &mut core::iter::once(pool.page_of(frame)));
         let mut free = |frame: PhysAddr| budget.spend(TABLE_UNITS).then(|| give(frame)).is_some();
         if !paging::for_each_table(object.top(), &mut free) || !free(object.top().frame) {
             return false;

@@ -80,7 +80,7 @@ impl SharedObject {
                 self.set(MADE, made + 1);
             } else if first + pages < self.pool.pages() {
                 let given = u64::from(made > own);
-                self.pool.give_back(core, &mut (first..first + given));
+                self.pool.release_pages(core, &mut (first..first + given));
                 self.set(MADE, made - given);
                 self.set_run((first + 1) * PAGE_LINES, pages);
             } else {
@@ -255,7 +255,7 @@ impl SharedObject {
         let pages = made.map_or(0, |made| if self.has_run() { made } else { self.pages() });
         while freed < pages && budget.spend(FREE_PAGES as u32 / 4) {
             let frames = (freed..pages.min(freed + FREE_PAGES)).filter_map(|page| self.frame(page));
-            self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
+            self.pool.release_pages(core, &mut frames.map(|frame| self.pool.page_of(frame)));
             freed += FREE_PAGES;
         }
         self.set(FREED, freed);

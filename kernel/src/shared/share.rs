@@ -57,7 +57,7 @@ pub(super) fn remove(share: SharedObject, core: usize, id: u64) -> Result<(), Er
     };
     // Nobody finds it any more; who is about to take a reference of what he found does so first.
     share.pool.wait_for_readers();
-    share.give_line(place);
+    share.free_line(place);
     SharedObject { pool: share.pool, place: object }.release(core);
     Ok(())
 }

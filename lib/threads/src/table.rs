@@ -124,8 +124,8 @@ impl Table {
         self.entry(thread)
     }
 
-    /// The current thread gives way.
-    pub fn give_way(&mut self) {
+    /// The current thread yields.
+    pub fn yield_now(&mut self) {
         self.stop(State::Ready);
     }
 

@@ -244,7 +244,7 @@ impl Inner {
         if !goes_on {
             return table.end(Outcome::Faulted(exception));
         }
-        table.give_way();
+        table.yield_now();
         if let Some(thread) = self.threads.borrow_mut()[id.0].as_mut()
             && let Some(mut spare) = thread.spare.take()
         {
@@ -303,7 +303,7 @@ pub fn current() -> Option<ThreadId> {
 /// Gives way to the other threads.
 pub fn yield_now() {
     of_thread(|inner| {
-        inner.table.borrow_mut().give_way();
+        inner.table.borrow_mut().yield_now();
         inner.leave();
     });
 }

@@ -120,7 +120,7 @@ impl Server {
     ) -> Result<InodeId, DescriptionError> {
         let mut store = self.store.borrow_mut();
         let inode = store.create(directory, name, content, permissions, runtime::realtime_ns())?;
-        store.give_to(inode, asked.owner);
+        store.change_owner(inode, asked.owner);
         Ok(inode)
     }
 
@@ -302,7 +302,7 @@ impl FilesServer for Server {
         let inode = {
             let mut store = self.store.borrow_mut();
             let inode = store.open_unnamed(permissions, purpose, runtime::realtime_ns())?;
-            store.give_to(inode, place.owner);
+            store.change_owner(inode, place.owner);
             inode
         };
         let id = self.open.borrow_mut().add(peer, Target::Inode(inode), flags);

@@ -271,7 +271,7 @@ impl Store {
     }
 
     /// Whose a new inode is.
-    pub fn give_to(&mut self, id: InodeId, (user, group): (u32, u32)) {
+    pub fn change_owner(&mut self, id: InodeId, (user, group): (u32, u32)) {
         if let Some(inode) = self.inodes.get_mut(&id) {
             (inode.user, inode.group) = (user, group);
         }

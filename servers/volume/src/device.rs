@@ -84,7 +84,7 @@ impl Device {
         self.place_freed.until(|| self.places.borrow_mut().pop()).await
     }
 
-    fn give_back(&self, place: u32) {
+    fn free_place(&self, place: u32) {
         self.places.borrow_mut().push(place);
         self.place_freed.changed();
     }
@@ -152,7 +152,7 @@ impl Device {
         let answer = self.blocks.read(self.number(), from, place).await;
         let mut bytes = [0; BLOCK_BYTES];
         let copied = self.data.read(place as usize, &mut bytes);
-        self.give_back(place);
+        self.free_place(place);
         if let Err(error) = answer {
             runtime::log!("block {number} cannot be read: {error:?}");
             return Err(Failed);
@@ -166,7 +166,7 @@ impl Device {
         let copied = self.data.write(place as usize, &bytes[..]);
         let to = Extent { sector: number * u64::from(SECTORS), sectors: SECTORS };
         let answer = self.blocks.write(self.number(), to, place).await;
-        self.give_back(place);
+        self.free_place(place);
         if let Some(fetch) = self.fetches.borrow().get(&number) {
             fetch.is_overtaken.set(true);
         }

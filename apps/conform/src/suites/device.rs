@@ -145,7 +145,7 @@ fn claim(fixture: &Fixture, hwid: u64) -> Result<Handle, Failure> {
     }
 }
 
-fn give_back(fixture: &Fixture, device: Handle) -> Outcome {
+fn release(fixture: &Fixture, device: Handle) -> Outcome {
     fixture.shared(HOLDERS.0, HOLDERS.1).fetch_sub(1, Ordering::AcqRel);
     Ok(sys::cap_drop(device)?)
 }
@@ -176,7 +176,7 @@ fn hold(fixture: &Fixture, [core, hwid, ..]: Words) -> Result<Words, Failure> {
     let device = claim(fixture, hwid)?;
     fixture.shared(core, HELD).store(1, Ordering::Release);
     fixture.until("the core before has tried", || fixture.shared(core, ENOUGH).load(Ordering::Acquire) != 0)?;
-    give_back(fixture, device)?;
+    release(fixture, device)?;
     Ok([0; 4])
 }
 
@@ -186,5 +186,5 @@ fn claim_too(fixture: &Fixture, [hwid, ..]: Words) -> Result<Words, Failure> {
 }
 
 fn claim_often(fixture: &Fixture, hwid: u64) -> Outcome {
-    (0..CLAIMS).try_for_each(|_| give_back(fixture, claim(fixture, hwid)?))
+    (0..CLAIMS).try_for_each(|_| release(fixture, claim(fixture, hwid)?))
 }

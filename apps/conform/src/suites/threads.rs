@@ -80,7 +80,7 @@ extern "C" fn overflows(depth: u64) -> u64 {
     if depth == 0 { 0 } else { overflows(depth - 1) + room[1] }
 }
 
-extern "C" fn gives_way(times: u64) -> u64 {
+extern "C" fn yields(times: u64) -> u64 {
     for _ in 0..times {
         threads::yield_now();
     }
@@ -89,10 +89,10 @@ extern "C" fn gives_way(times: u64) -> u64 {
 
 fn a_fault_ends_its_thread_only(_: &Fixture) -> Outcome {
     let mut threads = threads(RoundRobin::default(), false, ends)?;
-    let first = threads.spawn(gives_way, 10)?;
+    let first = threads.spawn(yields, 10)?;
     let bad = threads.spawn(reads, 8)?;
     let deep = threads.spawn(overflows, 1_000_000)?;
-    let last = threads.spawn(gives_way, 20)?;
+    let last = threads.spawn(yields, 20)?;
     require!(threads.run()? == Ended::All, "not all ended");
     for (id, times) in [(first, 10), (last, 20)] {
         let end = threads.ended(id)?;

@@ -91,7 +91,7 @@ pub extern "C" fn boot_core(start_info: u32) -> ! {
     unsafe { instance::build_shared(ram, &mut frames) }.unwrap_or_else(no_frames);
     find_devices(&mut window, &mut frames);
     prepare_clocks();
-    give_back(frames);
+    keep_spare_frames(frames);
     prepare_other_cores();
     // SAFETY: shared tables are built, the instance memory is core 0's.
     unsafe { instance::enter(0, run) }
@@ -234,7 +234,7 @@ fn table_frames() -> Frames {
 }
 
 /// What the tables did not need stays core 0's.
-fn give_back(frames: Frames) {
+fn keep_spare_frames(frames: Frames) {
     // SAFETY: core 0 at boot; no other reference is alive.
     let range = &mut unsafe { machine_mut() }.shares[0].ram[0];
     let end = range.end().0;

@@ -176,7 +176,7 @@ pub fn try_futex([at, operation, value, second, second_at, third]: [u64; 6]) -> 
                     return Err(Errno::EAGAIN.into());
                 }
             }
-            UNLOCK_PI => give_back(at)?,
+            UNLOCK_PI => unlock_pi(at)?,
             _ => return Err(Errno::ENOSYS.into()),
         })
     };
@@ -336,8 +336,8 @@ fn take(at: u64) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Gives it back and wakes the next.
-fn give_back(at: u64) -> Result<u64, Errno> {
+/// Unlocks a priority-inheriting futex that the current thread owns, and wakes the next waiter.
+fn unlock_pi(at: u64) -> Result<u64, Errno> {
     if word(at)? & OWNER != with_thread(|thread| thread.id as u32) {
         return Err(Errno::EPERM);
     }

@@ -39,7 +39,7 @@ pub struct Proxy {
     pub begun: Cell<Option<Begun>>,
     /// Whose bulk areas are in use, by bits.
     taken: Cell<u32>,
-    given_back: Watch,
+    turn_ended: Watch,
     /// What each server was told to close.
     closes: [Cell<Closes>; SERVERS.len()],
     closed: Watch,
@@ -136,7 +136,7 @@ impl Proxy {
     /// once.
     pub async fn turn(&'static self, server: u32) -> Turn {
         let bit = 1 << server;
-        self.given_back.until(|| (self.taken.get() & bit == 0).then_some(())).await;
+        self.turn_ended.until(|| (self.taken.get() & bit == 0).then_some(())).await;
         self.taken.set(self.taken.get() | bit);
         Turn { proxy: self, bit }
     }
@@ -158,7 +158,7 @@ impl Proxy {
 
     /// Waits until no thread has data in a bulk area: then none is written to by a server.
     pub async fn until_none_is_taken(&self) {
-        self.given_back.until(|| (self.taken.get() == 0).then_some(())).await;
+        self.turn_ended.until(|| (self.taken.get() == 0).then_some(())).await;
     }
 
     /// Drops a reference at a server, without waiting for the answer: requests of one contract are
@@ -260,7 +260,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.proxy.taken.set(self.proxy.taken.get() & !self.bit);
-        self.proxy.given_back.changed();
+        self.proxy.turn_ended.changed();
     }
 }
 
@@ -290,7 +290,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         descriptions: Default::default(),
         begun: Cell::default(),
         taken: Cell::new(0),
-        given_back: Watch::new(),
+        turn_ended: Watch::new(),
         closes: Default::default(),
         closed: Watch::new(),
         signal_bits,

@@ -323,7 +323,7 @@ async fn take_away(range: Range<u64>) -> Result<(), Failure> {
 /// Gives back the claims of what is mapped no more. Others may map it when this is over.
 pub async fn drop_unused() {
     while let Some(piece) = with_state(|state| state.pieces.take_unused(&state.memory)) {
-        give_back(piece).await;
+        close_piece(piece).await;
     }
 }
 
@@ -339,11 +339,11 @@ pub async fn bring_everything() {
 pub async fn leave() {
     bring_everything().await;
     while let Some(piece) = with_state(|state| state.pieces.pop()) {
-        give_back(piece).await;
+        close_piece(piece).await;
     }
 }
 
-async fn give_back(piece: Piece) {
+async fn close_piece(piece: Piece) {
     if let Ok(client) = proxy().server(server::of_file(piece.description)) {
         let _ = client.close(piece.description).await;
     }
