@@ -4,7 +4,7 @@
 //! Why a set each: the library looks through all sockets of a set for every packet and every poll.
 //! With one in the set that is no search, and only connections that have something to do are
 //! polled. Why a clock each: putting it forward is how a connection is made to retransmit at once
-//! ([`Connection::hurry`]) without touching any other.
+//! ([`Connection::advance_clock`]) without touching any other.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -159,8 +159,8 @@ impl Connection {
         Instant::from_micros((now_ns / 1000) as i64 + self.ahead_us)
     }
 
-    /// Puts its clock forward.
-    pub fn hurry(&mut self, by: Duration) {
+    /// Advances its clock.
+    pub fn advance_clock(&mut self, by: Duration) {
         self.ahead_us += by.total_micros() as i64;
     }
 
@@ -197,7 +197,7 @@ impl Connection {
 
     /// The acknowledgement that it shall not say once more. A peer that is told of pieces learns
     /// from each of them.
-    pub fn hushed(&self, now_ns: u64) -> Option<Told> {
+    pub fn suppressed(&self, now_ns: u64) -> Option<Told> {
         let told = (self.record.receive_next, self.record.receive_window);
         (!self.takes_pieces && !self.quiet.may_tell(told, now_ns)).then_some(told)
     }
@@ -225,14 +225,14 @@ impl Connection {
             self.retransmission.put_off(now_ns);
             return None;
         }
-        let again = if self.retransmission.in_vain() < VAIN_MAX { Again::First } else { Again::All };
+        let again = if self.retransmission.retries() < VAIN_MAX { Again::First } else { Again::All };
         self.retransmission.repeated(now_ns);
         Some(again)
     }
 
     /// Bytes from this number on left the machine only now. If nothing before them is
     /// unacknowledged the wait for the peer begins now; true then.
-    pub fn left_late(&mut self, first: u32, now_ns: u64) -> bool {
+    pub fn sent_late(&mut self, first: u32, now_ns: u64) -> bool {
         let is_oldest = self.record.unacknowledged() && first == self.record.send_unacknowledged;
         if is_oldest {
             self.retransmission.put_off(now_ns);
@@ -264,7 +264,7 @@ impl Connection {
     /// room for one more: it may have them all, as passt, which acknowledges each byte once only
     /// and may lose that; new bytes it answers (the probe of RFC 8985, section 7).
     pub fn send_room(&self) -> usize {
-        let most = if self.retransmission.in_vain() > 0 { SEND_BYTES + PROBE_BYTES } else { SEND_BYTES };
+        let most = if self.retransmission.retries() > 0 { SEND_BYTES + PROBE_BYTES } else { SEND_BYTES };
         most.saturating_sub(self.socket().send_queue())
     }
 

@@ -189,9 +189,9 @@ impl<M: Memory> Tcp<M> {
         for &buffer in buffers {
             self.counters.bad_sent += u64::from(!self.wire.freed(buffer));
         }
-        for (pair, first) in self.wire.take_late() {
+        for (pair, first) in self.wire.take_sent_late() {
             let Some(&id) = self.pairs.get(&pair) else { continue };
-            if self.connections.get_mut(&id).is_some_and(|connection| connection.left_late(first, now_ns)) {
+            if self.connections.get_mut(&id).is_some_and(|connection| connection.sent_late(first, now_ns)) {
                 self.touch(id);
             }
         }
@@ -327,15 +327,15 @@ impl<M: Memory> Tcp<M> {
         connection.received(segment, now_ns);
         for packet in [alone.as_ref().map(|alone| &alone[..]), is_answered.then_some(packet)].into_iter().flatten() {
             let now = connection.instant(now_ns);
-            self.wire.hush(connection.hushed(now_ns));
+            self.wire.suppress(connection.suppressed(now_ns));
             self.wire.offer(packet);
             self.interface.poll_ingress_single(now, &mut self.wire, &mut connection.sockets);
-            self.wire.hush(None);
+            self.wire.suppress(None);
             for answer in self.wire.take_sent() {
                 connection.sent(&answer, now_ns);
             }
-            if self.wire.take_hushed() {
-                connection.quiet.hushed();
+            if self.wire.take_suppressed() {
+                connection.quiet.suppressed();
             }
         }
         if !is_answered {

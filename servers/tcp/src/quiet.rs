@@ -55,8 +55,8 @@ impl Quiet {
         (self.told, self.last_ns) = (told, now_ns);
     }
 
-    /// One was not said since it was not due.
-    pub fn hushed(&mut self) {
+    /// An acknowledgement was suppressed, as it was not due.
+    pub fn suppressed(&mut self) {
         self.owes = true;
     }
 

@@ -69,7 +69,7 @@ impl<M: Memory> Tcp<M> {
             }
             let (now, oldest) = (connection.instant(now_ns), connection.record.send_unacknowledged);
             match self.interface.poll_at(now, &connection.sockets) {
-                Some(when) if when > now => connection.hurry(when - now + Duration::from_micros(1)),
+                Some(when) if when > now => connection.advance_clock(when - now + Duration::from_micros(1)),
                 Some(_) => {}
                 None => break,
             }

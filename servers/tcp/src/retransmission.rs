@@ -80,7 +80,7 @@ impl Retransmission {
     }
 
     /// How often it was sent again without an answer.
-    pub fn in_vain(&self) -> u32 {
+    pub fn retries(&self) -> u32 {
         self.doubled
     }
 

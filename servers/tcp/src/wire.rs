@@ -24,7 +24,7 @@ use crate::segment::{self, Pair, Segment, before};
 pub const LOCAL_MAX: usize = 128;
 
 /// Bytes that waited here for longer than this before they left are told of, see
-/// [`Wire::take_late`].
+/// [`Wire::take_sent_late`].
 const LATE_NS: u64 = 50_000_000;
 
 /// The device.
@@ -58,7 +58,7 @@ struct Sender<M> {
     /// What connections send now is for ourselves.
     is_local: bool,
     /// The acknowledgement that is not sent now.
-    hushed: Option<Told>,
+    suppressed: Option<Told>,
     has_hushed: bool,
 }
 
@@ -77,7 +77,7 @@ impl<M: Memory> Wire<M> {
             own: None,
             local: VecDeque::new(),
             is_local: false,
-            hushed: None,
+            suppressed: None,
             has_hushed: false,
         };
         Wire { incoming: Vec::with_capacity(MTU), full: false, sender }
@@ -124,12 +124,12 @@ impl<M: Memory> Wire<M> {
     }
 
     /// From now on this acknowledgement without bytes is not sent: it says nothing new.
-    pub fn hush(&mut self, told: Option<Told>) {
-        self.sender.hushed = told;
+    pub fn suppress(&mut self, told: Option<Told>) {
+        self.sender.suppressed = told;
     }
 
     /// Whether one was not sent since this was asked last.
-    pub fn take_hushed(&mut self) -> bool {
+    pub fn take_suppressed(&mut self) -> bool {
         core::mem::take(&mut self.sender.has_hushed)
     }
 
@@ -198,7 +198,7 @@ impl<M: Memory> Wire<M> {
 
     /// Whose bytes have left late, and their first number, since this was asked last: how long the
     /// peer takes counts from then.
-    pub fn take_late(&mut self) -> Vec<(Pair, u32)> {
+    pub fn take_sent_late(&mut self) -> Vec<(Pair, u32)> {
         core::mem::take(&mut self.sender.late)
     }
 
@@ -223,7 +223,7 @@ impl<M: Memory> Sender<M> {
     fn send(&mut self, length: usize) {
         let packet = &mut self.scratch[..length];
         let Some(segment) = Segment::decode(packet, false) else { return };
-        if segment.is_bare() && segment.acknowledged.map(|number| (number, segment.window)) == self.hushed {
+        if segment.is_bare() && segment.acknowledged.map(|number| (number, segment.window)) == self.suppressed {
             self.has_hushed = true;
             return;
         }
