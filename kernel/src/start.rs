@@ -211,7 +211,7 @@ impl Kernel {
     /// Handles the end of this core's first domain: core 0 ends the machine with its status,
     /// another core halts once all is destroyed.
     pub fn first_domain_ended(&mut self, first: Ptr<Domain>) {
-        let state = first.stand();
+        let state = first.state();
         let is_asked = [DeathCause::Exit, DeathCause::Killed].iter().any(|cause| *cause as u64 == state.cause);
         if !is_asked || state.status == HUNG || self.core() == 0 {
             log!("pelago: first domain of core {} ended, cause {} status {}", self.core(), state.cause, state.status);

@@ -319,7 +319,7 @@ impl<M: Machine> Registry<M> {
     pub(crate) fn begin_again(&mut self, set: &[(ChannelId, End)]) {
         let generation = self.machine.random();
         for (id, end) in set {
-            self.let_go(*id, *end);
+            self.holder_ended(*id, *end);
             if let Some(channel) = self.channels.get_mut(id) {
                 channel.generation = generation;
                 channel.memory.begin_generation(generation);
@@ -341,7 +341,7 @@ impl<M: Machine> Registry<M> {
     }
 
     /// The holder of an end is gone.
-    pub(crate) fn let_go(&mut self, id: ChannelId, end: End) {
+    pub(crate) fn holder_ended(&mut self, id: ChannelId, end: End) {
         let Some(half) = self.channels.get_mut(&id).map(|channel| &mut channel.halves[side(end) as usize]) else {
             return;
         };

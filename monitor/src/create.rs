@@ -74,8 +74,8 @@ impl<M: Machine> Registry<M> {
             }
             Err(error) => {
                 self.machine.log_refusal(alloc::format!("{} cannot be made: {}", domain.plan.name, error.name()));
-                domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
-                self.scrap(&domain);
+                domain.channels.iter().for_each(|(channel, end)| self.holder_ended(*channel, *end));
+                self.destroy(&domain);
                 Err(told(error))
             }
         }

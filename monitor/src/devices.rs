@@ -126,7 +126,7 @@ impl<M: Machine> Registry<M> {
     /// Makes devices quiet with which nobody serves any more, save one whose next user is starting:
     /// if that dies, it is asked for again. Gives how many nanoseconds later it is to be called
     /// again at the latest, if it is. To be called after each look at deaths.
-    pub fn quieten(&mut self, now_ns: u64) -> Option<u64> {
+    pub fn quiesce_unused(&mut self, now_ns: u64) -> Option<u64> {
         let mut next_ns = None;
         for (kind, since) in &mut self.devices.alone {
             let alone_ns = now_ns.saturating_sub(*since.get_or_insert(now_ns));

@@ -111,9 +111,9 @@ impl<M: Machine> Registry<M> {
         if domain.plan.linux {
             self.begin_again(&domain.channels);
         } else {
-            domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
+            domain.channels.iter().for_each(|(channel, end)| self.holder_ended(*channel, *end));
         }
-        self.scrap(&domain);
+        self.destroy(&domain);
         let is_exception = DeathCause::decode(state.cause) == Some(DeathCause::Exception);
         let status = if is_exception { state.exception.vector } else { state.status };
         let death = Death {
@@ -136,8 +136,8 @@ impl<M: Machine> Registry<M> {
         self.ends.get(name).copied()
     }
 
-    /// Drops everything held of a domain; that ends it if it lives.
-    pub(crate) fn scrap(&mut self, domain: &Domain) {
+    /// Drops all that is held of a domain; that ends it if it lives.
+    pub(crate) fn destroy(&mut self, domain: &Domain) {
         let Parts { ram, domain: handle, range, context, .. } = domain.parts;
         for handle in
             [context, range, handle, domain.endpoint_portal, domain.own_doorbell, domain.endpoint_segment, ram]

@@ -229,13 +229,13 @@ impl Service {
                     guard(&dead.name, dead.generation, served_ns);
                 });
             }
-            self.quieten();
+            self.quiesce_unused();
         }
     }
 
     /// Makes devices quiet that nobody serves with, now and later.
-    fn quieten(self: &Rc<Self>) {
-        let Some(later_ns) = self.registry.borrow_mut().quieten(runtime::now_ns()) else { return };
+    fn quiesce_unused(self: &Rc<Self>) {
+        let Some(later_ns) = self.registry.borrow_mut().quiesce_unused(runtime::now_ns()) else { return };
         if self.quietens.replace(true) {
             return;
         }
@@ -243,7 +243,7 @@ impl Service {
         runtime::spawn(async move {
             runtime::sleep(later_ns).await;
             service.quietens.set(false);
-            service.quieten();
+            service.quiesce_unused();
         });
     }
 

@@ -232,7 +232,7 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     let deaths = registry.deaths(crate::DEATH_BADGES);
     assert_eq!(deaths.len(), 1);
     assert_eq!((deaths[0].name.as_str(), deaths[0].death.cause), ("driver", DeathCause::Killed as u64));
-    assert_eq!(registry.quieten(0), Some(crate::ALONE_NS));
+    assert_eq!(registry.quiesce_unused(0), Some(crate::ALONE_NS));
     assert!(
         registry.machine.portals.values().filter(|context| **context == 0).count() == 1,
         "its entrance leads nowhere"
@@ -255,24 +255,24 @@ fn a_device_is_quieted_when_nobody_comes_to_serve_with_it() {
     let end = |registry: &mut Registry<Fake>, id: u64, now_ns: u64| {
         registry.kill(id, 9).unwrap();
         registry.deaths(crate::DEATH_BADGES);
-        registry.quieten(now_ns)
+        registry.quiesce_unused(now_ns)
     };
     let again = |registry: &mut Registry<Fake>| {
         registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain
     };
-    assert_eq!(registry.quieten(0), None);
+    assert_eq!(registry.quiesce_unused(0), None);
     // In this registry both have the device.
     end(&mut registry, ip, 0);
     assert_eq!(end(&mut registry, driver, 0), Some(crate::ALONE_NS));
     let second = again(&mut registry);
     registry.set_serving(second);
-    assert_eq!(registry.quieten(5000 * MS), None);
+    assert_eq!(registry.quiesce_unused(5000 * MS), None);
     // It serves, dies, and its successors die before they serve.
     assert_eq!(end(&mut registry, second, 6000 * MS), Some(crate::ALONE_NS));
     let third = again(&mut registry);
     assert_eq!(end(&mut registry, third, 7500 * MS), Some(500 * MS));
     let fourth = again(&mut registry);
-    assert_eq!(registry.quieten(8000 * MS), None);
+    assert_eq!(registry.quiesce_unused(8000 * MS), None);
     assert!(registry.machine.quieted.is_empty(), "one that starts has reset it, or goes on with it");
     end(&mut registry, fourth, 8100 * MS);
     assert_eq!(registry.machine.quieted.len(), 1);
@@ -302,7 +302,7 @@ fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
         assert!(registry.deaths(crate::DEATH_BADGES).is_empty(), "once");
         let entrances = registry.machine.portals.values();
         assert_eq!(entrances.filter(|context| **context == 0).count(), 2, "both sides' lead nowhere");
-        let wait_ns = registry.quieten(generation * 100 * MS);
+        let wait_ns = registry.quiesce_unused(generation * 100 * MS);
         assert_eq!(wait_ns, Some(crate::ALONE_NS - (generation - 1) * 100 * MS), "since the first one failed");
         let made = registry.create(domain("driver", generation + 1, &[(1, End::Server)]));
         driver = made.map_err(|_| ()).unwrap().0.domain;
@@ -312,7 +312,7 @@ fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
     // The last one fails too, and then nobody comes.
     registry.machine.exits.insert(registry.domains[&driver].parts.domain.0, FAILED);
     registry.deaths(crate::DEATH_BADGES);
-    assert_eq!(registry.quieten(100 * MS + crate::ALONE_NS), None);
+    assert_eq!(registry.quiesce_unused(100 * MS + crate::ALONE_NS), None);
     assert_eq!(registry.machine.quieted.len(), 1, "its device is made quiet");
 }
 

@@ -83,7 +83,7 @@ pub(super) fn domain_exit(kernel: &mut Kernel, request: &Request, call: DomainEx
 
 pub(super) fn domain_state(kernel: &mut Kernel, request: &Request, call: DomainState) -> Answer {
     kernel.update_accounting();
-    let state = call.domain.stand();
+    let state = call.domain.state();
     user_memory::write(kernel, request.caller.domain().range(), call.state, state.as_bytes())?;
     NOTHING
 }

@@ -194,7 +194,7 @@ impl Ptr<Domain> {
     }
 
     /// Its state, or the cause of its end.
-    pub fn stand(self) -> DomainState {
+    pub fn state(self) -> DomainState {
         let death = self.death.get();
         let base = DomainState { id: self.header.id(), cpu_ns: self.cpu_ns.get(), ..DomainState::default() };
         match death {

@@ -59,7 +59,7 @@ impl Fixture {
     fn assert_dead(&mut self) {
         let victim = self.victim.domain;
         assert!(!victim.is_alive() && !self.is_told());
-        assert_eq!(victim.stand().cause, DeathCause::Killed as u64);
+        assert_eq!(victim.state().cause, DeathCause::Killed as u64);
         if !victim.contexts.is_empty() {
             assert_eq!(self.world.kernel.decide(), Decision::Idle, "nothing runs");
         }
@@ -213,7 +213,7 @@ fn a_large_domain_is_killed_in_bounded_steps_and_all_is_back_then() {
             }
         }
         assert!(steps >= units / UNITS as usize, "{steps} steps for {units} units");
-        assert!(fixture.is_told() && fixture.victim.domain.stand().status == 7);
+        assert!(fixture.is_told() && fixture.victim.domain.state().status == 7);
         fixture.leave_nothing();
     }
 }

@@ -241,7 +241,7 @@ fn nobody_revokes_what_he_stands_on() {
     guest.context.schedule.set(Some(time));
     leave(&mut world, inside);
     world.revoke(outside, ram, |_| ());
-    assert_eq!(guest.domain.stand().cause, DeathCause::Revoked as u64);
+    assert_eq!(guest.domain.state().cause, DeathCause::Revoked as u64);
     assert!(guest.context.state() == State::Dead && outside.domain.is_alive());
     world.leave_nothing(&[outside, guest]);
 }
@@ -283,7 +283,7 @@ fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
     world.make(outside, Call::ContextAlloc, &[ram, Handle::SELF_DOMAIN.0, layout::HEAP, 0]);
     outside.context.with_registers(|r| r.rax = 77);
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run(outside, Call::RamRevoke, &[ram])));
-    assert_eq!(outside.domain.stand().cause, DeathCause::Revoked as u64);
+    assert_eq!(outside.domain.state().cause, DeathCause::Revoked as u64);
     assert_eq!(outside.context.with_registers(|r| r.rax), 77, "no result for the dead");
     world.leave_nothing(&[outside, other]);
 }

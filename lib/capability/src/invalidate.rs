@@ -35,7 +35,7 @@ impl<P: Protocol> Node<P> {
             return Err(Refusal::NoRights);
         }
         let (object, remote) = (held.object, held.remote);
-        self.narrow(object, keep);
+        self.downgrade(object, keep);
         let others = self.others();
         if !remote || others.is_empty() {
             return Ok(Some(Answer::Done));

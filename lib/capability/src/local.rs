@@ -143,7 +143,7 @@ impl<P: Protocol> Node<P> {
     /// Deletes what is derived from a capability on this core.
     pub(crate) fn delete_derived(&mut self, ancestor: CapabilityId) {
         let hidden = self.table.delete_derived(ancestor);
-        hidden.into_iter().for_each(|object| self.hide(object));
+        hidden.into_iter().for_each(|object| self.queue_invalidation(object));
     }
 
     fn touch(&mut self, slot: Slot, rights: Rights) -> Result<Answer, Refusal> {

@@ -48,7 +48,7 @@ impl<P: Protocol> Node<P> {
         self.down_view = view;
         self.live.remove(&node);
         let hidden = self.table.delete_of_home(node);
-        hidden.into_iter().for_each(|object| self.hide(object));
+        hidden.into_iter().for_each(|object| self.queue_invalidation(object));
         self.outgoing_without(node);
         self.invalidations_without(node);
         self.operations_without(node);

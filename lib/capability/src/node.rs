@@ -207,7 +207,7 @@ impl<P: Protocol> Node<P> {
             Message::Transferred(number, answer) => self.transferred(from, number, answer),
             Message::Dropped(object, last) => self.dropped(object, last),
             Message::Invalidate(number, object, keep) => {
-                self.narrow(object, keep);
+                self.downgrade(object, keep);
                 self.send(from, Message::Invalidated(number));
             }
             Message::Invalidated(number) => self.invalidated(number, from),
@@ -254,14 +254,14 @@ impl<P: Protocol> Node<P> {
     }
 
     /// Has translations of a segment taken off this core, down to what is left of them.
-    pub(crate) fn hide(&mut self, object: ObjectId) {
+    pub(crate) fn queue_invalidation(&mut self, object: ObjectId) {
         let left = self.table.translated(object);
         self.effects.push(Effect::Invalidate(object, left));
     }
 
-    pub(crate) fn narrow(&mut self, object: ObjectId, keep: Rights) {
-        if self.table.narrow(object, keep) {
-            self.hide(object);
+    pub(crate) fn downgrade(&mut self, object: ObjectId, keep: Rights) {
+        if self.table.downgrade(object, keep) {
+            self.queue_invalidation(object);
         }
     }
 

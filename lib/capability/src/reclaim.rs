@@ -26,7 +26,7 @@ impl<P: Protocol> Node<P> {
     /// Empties a slot and sees to the object. `lost`: the capability may live on elsewhere.
     pub(crate) fn empty(&mut self, slot: Slot, lost: bool) {
         let Some((held, translation)) = self.table.remove(slot) else { return };
-        translation.into_iter().for_each(|translation| self.hide(translation.object));
+        translation.into_iter().for_each(|translation| self.queue_invalidation(translation.object));
         if self.table.holds(held.object) {
             return;
         }

@@ -241,7 +241,7 @@ impl Table {
     }
 
     /// Narrows the translations of a segment to `keep`. Whether any was wider.
-    pub(crate) fn narrow(&mut self, object: ObjectId, keep: Rights) -> bool {
+    pub(crate) fn downgrade(&mut self, object: ObjectId, keep: Rights) -> bool {
         let mut any = false;
         self.translations.retain(|_, translation| {
             if translation.object == object {

@@ -48,7 +48,7 @@ impl<P: Protocol> Node<P> {
         if moved {
             // Its new holder may think itself alone from the moment it has it.
             if let Some(translation) = self.table.drop_translation(id) {
-                self.hide(translation.object);
+                self.queue_invalidation(translation.object);
             }
         } else {
             sent.id = CapabilityId { node: self.me, number };

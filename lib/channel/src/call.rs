@@ -96,7 +96,7 @@ impl<R: DeserializeOwned, E: DeserializeOwned> Future for Call<R, E> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if core::mem::take(&mut self.rings) {
-            self.channel.hurry();
+            self.channel.notify_now();
         }
         let answer = match self.state {
             None => Err(Failure::Closed),

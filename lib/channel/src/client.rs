@@ -35,8 +35,8 @@ pub trait Client: Sized {
 /// One client's side of a channel. Shared by all stubs over it.
 pub struct ClientChannel {
     inner: Rc<Inner>,
-    /// See [`make_prompt`](ClientChannel::make_prompt).
-    is_prompt: Cell<bool>,
+    /// See [`notify_at_once`](ClientChannel::notify_at_once).
+    notifies_at_once: Cell<bool>,
 }
 
 struct Inner {
@@ -49,14 +49,14 @@ impl ClientChannel {
     pub fn new(wiring: Wiring) -> Rc<ClientChannel> {
         let inner = Rc::new(Inner { link: Link::new(Side::Client, wiring), table: RefCell::default() });
         inner.link.registered(executor::register(inner.clone()));
-        Rc::new(ClientChannel { inner, is_prompt: Cell::new(false) })
+        Rc::new(ClientChannel { inner, notifies_at_once: Cell::new(false) })
     }
 
     /// From now on calls ring the server when they are first polled, and not with all others at the
     /// end of the turn; an answer that it makes at once is there when that poll returns. For one
     /// that makes one call at a time, of servers on its own core.
-    pub fn make_prompt(&self) {
-        self.is_prompt.set(!self.inner.link.remote);
+    pub fn notify_at_once(&self) {
+        self.notifies_at_once.set(!self.inner.link.remote);
     }
 
     /// Says which contract is spoken; its hash is compared with the server's at each message. For
@@ -82,8 +82,12 @@ impl ClientChannel {
 
     /// Sends a request. For stubs.
     pub fn call<R, E>(self: &Rc<Self>, operation: u16, repeatable: bool, arguments: &impl Serialize) -> Call<R, E> {
-        let is_prompt = self.is_prompt.get();
-        Call::new(self.clone(), self.inner.request(operation, repeatable, !is_prompt, arguments), is_prompt)
+        let notifies_at_once = self.notifies_at_once.get();
+        Call::new(
+            self.clone(),
+            self.inner.request(operation, repeatable, !notifies_at_once, arguments),
+            notifies_at_once,
+        )
     }
 
     /// Sends a one-way message. For stubs.
@@ -155,7 +159,7 @@ impl ClientChannel {
     }
 
     /// Rings the server now and takes in what it answers.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn notify_now(&self) {
         let inner = &self.inner;
         let was_armed = inner.link.is_armed();
         inner.link.disarm();

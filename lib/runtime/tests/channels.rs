@@ -536,7 +536,7 @@ fn a_prompt_client_is_served_as_any_other() {
         let [one, two] = loopback_memory(SMALL);
         let (echo, _) = serve(two);
         let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
-        client.channel().make_prompt();
+        client.channel().notify_at_once();
         assert_eq!(client.say("at once".into()).await, Ok("at once".into()));
         assert_eq!(client.wait(1000).await, Ok(1000), "an answer that takes time");
         client.discard(7).unwrap();

@@ -42,7 +42,7 @@ async fn component(start: Start) {
         },
         None => runtime::log!("no boot archive: the root directory is empty"),
     }
-    let log = store.furnish().unwrap_or_else(|error| {
+    let log = store.add_missing_directories().unwrap_or_else(|error| {
         runtime::log!("/dev and /proc cannot be made: {error:?}");
         None
     });

@@ -603,9 +603,9 @@ impl Store {
         Ok(())
     }
 
-    /// /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file for
+    /// Adds /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file for
     /// what is said to the log, unless the archive brought another.
-    pub fn furnish(&mut self) -> Result<Option<InodeId>, Error> {
+    pub fn add_missing_directories(&mut self) -> Result<Option<InodeId>, Error> {
         const DEVICES: [(&str, u32); 7] = [
             ("null", 0x103),
             ("zero", 0x105),

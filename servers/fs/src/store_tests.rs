@@ -250,13 +250,13 @@ fn the_archive_becomes_the_root() {
     member(&mut archive, "TRAILER!!!", 0, b"");
     let mut store = Store::new(10);
     assert_eq!(store.fill(Vec::leak(archive), "root"), Ok(4));
-    let log = store.furnish().unwrap();
+    let log = store.add_missing_directories().unwrap();
     assert_eq!((log, store.status(log.unwrap()).unwrap().kind), (inode_at(&store, "/dev/log"), Kind::Socket));
     let mut archive = Vec::new();
     member(&mut archive, "root/dev/log", 0o120777, b"/run/other");
     let mut other = Store::new(10);
     assert_eq!(other.fill(Vec::leak(archive), "root"), Ok(1));
-    assert_eq!(other.furnish(), Ok(None), "the archive's own stays");
+    assert_eq!(other.add_missing_directories(), Ok(None), "the archive's own stays");
     let busybox = inode_at(&store, "/bin/busybox").unwrap();
     assert_eq!(walk(&store, "/bin/sh", true).unwrap().place, Located::Inode(busybox));
     assert_eq!((read(&store, busybox), store.budget.used), (vec![7; 5000], 0));

@@ -178,7 +178,7 @@ mod tests {
         {
             store.create(home, name, Content::Link(target.into()), 0o777, 0).unwrap();
         }
-        store.furnish().unwrap();
+        store.add_missing_directories().unwrap();
         store
     }
 

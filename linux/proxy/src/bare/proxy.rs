@@ -267,7 +267,7 @@ impl Drop for Turn {
 /// A client of the contract over a channel that asks at once: a call of the program's waits for it.
 fn client<C: Client>(start: &Start, server: &str) -> Result<C, WireError> {
     let client: C = start.client(server)?;
-    client.channel().make_prompt();
+    client.channel().notify_at_once();
     Ok(client)
 }
 
