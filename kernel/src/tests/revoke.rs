@@ -5,6 +5,7 @@ use crate::arch::paging;
 use crate::calls;
 use crate::hardware;
 use crate::objects::context::{Options, State};
+use crate::objects::fault::Access;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::slot::DEPTH_MAX;
@@ -138,28 +139,36 @@ fn leave(world: &mut World, actor: Actor) {
     world.kernel.release(actor.context);
 }
 
-#[test]
-#[expect(clippy::too_many_lines, reason = "one of each kind of object")]
-fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
-    let mut world = World::new(4000);
-    let outside = world.outsider();
-    let waiter = world.actor(world.ram);
-    // Slot pages of the outsider are there before anything is counted.
-    outside.domain.ensure_slot(&mut world.kernel, 130).unwrap();
-    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 3000]);
-    let before = (world.used(), world.kernel.kernel_objects);
+/// Pages of the large segment that are touched.
+const TOUCHED: [u64; 3] = [0, 700, 1499];
+const LARGE_PAGES: u64 = 1500;
+const RUN_PAGES: u64 = 40;
+
+/// One of each kind of object, paid for by `ram` or an account below it.
+struct Everything {
+    ram: u64,
+    /// A portal that another account pays for, to a context that `ram` pays for.
+    outer: u64,
+    /// Id of the domain.
+    id: u64,
+    /// Capabilities that are to go; the last one is for a semaphore.
+    handles: Vec<u64>,
+    /// Used once the touched pages had tables.
+    tables: u64,
+}
+
+fn make_everything(world: &mut World, outside: Actor, ram: u64) -> Everything {
     let below = world.make(outside, Call::RamSplit, &[ram, 2000]);
     let [domain, id, _] = world.run(outside, Call::DomainAlloc, &[below, 0]).unwrap();
     let range = world.make(outside, Call::DomainRange, &[domain]);
-    let large = world.make(outside, Call::SegmentAlloc, &[ram, 1500, kinds::EAGER]);
-    let run = world.make(outside, Call::SegmentAlloc, &[below, 40, kinds::CONTIGUOUS]);
+    let large = world.make(outside, Call::SegmentAlloc, &[ram, LARGE_PAGES, kinds::EAGER]);
+    let run = world.make(outside, Call::SegmentAlloc, &[below, RUN_PAGES, kinds::CONTIGUOUS]);
     let open = protection::READ | protection::WRITE;
-    world.make(outside, Call::RangeMap, &[range, layout::HEAP, large, 0, 1500, open]);
-    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::HEAP, large, 0, 1500, open]);
-    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::REGIONS, run, 0, 40, open]);
-    let own = outside.domain.range();
-    for page in [0, 700, 1499] {
-        own.resolve(&mut world.kernel, layout::HEAP + page * PAGE, crate::objects::fault::Access::Write).unwrap();
+    world.make(outside, Call::RangeMap, &[range, layout::HEAP, large, 0, LARGE_PAGES, open]);
+    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::HEAP, large, 0, LARGE_PAGES, open]);
+    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::REGIONS, run, 0, RUN_PAGES, open]);
+    for page in TOUCHED {
+        outside.domain.range().resolve(&mut world.kernel, layout::HEAP + page * PAGE, Access::Write).unwrap();
     }
     let tables = world.used();
     let context = world.make(outside, Call::ContextAlloc, &[below, domain, layout::CONTROL_PAGE, 0]);
@@ -172,22 +181,28 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     let semaphore = world.make(outside, Call::SemaphoreAlloc, &[ram, 0]);
     let copies: Vec<u64> =
         (0..100).map(|_| world.make(outside, Call::CapCopy, &[semaphore, Rights::ALL.0.into()])).collect();
-    let waiting = copies[0];
-    let object = outside.domain.share().get(Handle(waiting)).unwrap().object;
-    world.give(waiter, 20, object);
+    let handles = vec![below, domain, range, large, run, context, portal, semaphore, copies[0]];
+    Everything { ram, outer, id, handles, tables }
+}
+
+/// Has the waiter wait for the semaphore, and name the account as his capability 21.
+fn involve(world: &mut World, outside: Actor, waiter: Actor, made: &Everything) {
+    let semaphore = *made.handles.last().unwrap();
+    for (index, handle) in [(20, semaphore), (21, made.ram)] {
+        world.give(waiter, index, outside.domain.share().get(Handle(handle)).unwrap().object);
+    }
     waiter.context.set_state(State::Runnable);
     world.run(waiter, Call::SemaphoreDown, &[20, u64::MAX]).ok();
     assert!(matches!(waiter.context.state(), State::OnSemaphore(_)));
-    // Another name of the account elsewhere.
-    let account = outside.domain.share().get(Handle(ram)).unwrap().object;
-    world.give(waiter, 21, account);
-    // What is used by the tables of the outsider's own range stays.
-    let tables = tables - 1500 - 40;
+}
 
-    let mut last = world.used();
+/// Revokes; no part frees too much, nor a page that is still mapped.
+fn revoke_in_parts(world: &mut World, outside: Actor, ram: u64) {
+    let own = outside.domain.range();
     let mapped = |address: u64| paging::view(own.root(), address);
-    let touched = [0, 700, 1499].map(|page| layout::HEAP + page * PAGE);
+    let touched = TOUCHED.map(|page| layout::HEAP + page * PAGE);
     assert!(touched.iter().all(|&address| mapped(address).is_some()));
+    let mut last = world.used();
     let parts = world.revoke(outside, ram, |world| {
         let freed = last - world.used();
         last = world.used();
@@ -198,25 +213,42 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     });
     assert!(touched.iter().all(|&address| mapped(address).is_none()));
     assert!((7..40).contains(&parts), "{parts} parts");
-    for handle in [below, domain, range, large, run, context, portal, semaphore, waiting] {
-        assert_eq!(world.run(outside, Call::CapStat, &[handle]), Err(Error::BadHandle));
+}
+
+#[test]
+fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
+    let mut world = World::new(4000);
+    let outside = world.outsider();
+    let waiter = world.actor(world.ram);
+    // Slot pages of the outsider are there before anything is counted.
+    outside.domain.ensure_slot(&mut world.kernel, 130).unwrap();
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 3000]);
+    let before = (world.used(), world.kernel.kernel_objects);
+    let made = make_everything(&mut world, outside, ram);
+    involve(&mut world, outside, waiter, &made);
+    revoke_in_parts(&mut world, outside, made.ram);
+    for handle in &made.handles {
+        assert_eq!(world.run(outside, Call::CapStat, &[*handle]), Err(Error::BadHandle));
     }
     assert_eq!(world.run(waiter, Call::CapStat, &[21]), Err(Error::BadHandle));
     assert_eq!(waiter.context.with_registers(|r| r.rax), (Error::BadHandle as u64).wrapping_neg());
     assert!(matches!(waiter.context.state(), State::Runnable));
-    assert_eq!(outside.context.pending.get(), 1, "the parent is told of the death of {id:#x}");
-    assert_eq!(world.run(outside, Call::PortalCall, &[outer, 0, 0, 0, 0, 0]), Err(Error::PeerDead));
+    assert_eq!(outside.context.pending.get(), 1, "the parent is told of the death of {:#x}", made.id);
+    assert_eq!(world.run(outside, Call::PortalCall, &[made.outer, 0, 0, 0, 0, 0]), Err(Error::PeerDead));
+    let own = outside.domain.range();
     assert_eq!(own.count(), 1, "only its control page is mapped");
-    assert!(own.resolve(&mut world.kernel, layout::HEAP, crate::objects::fault::Access::Read).is_err());
-    assert_eq!(world.run(outside, Call::RamStat, &[ram]).unwrap()[1], 0);
-    world.make(outside, Call::CapDrop, &[outer]);
+    assert!(own.resolve(&mut world.kernel, layout::HEAP, Access::Read).is_err());
+    assert_eq!(world.run(outside, Call::RamStat, &[made.ram]).unwrap()[1], 0);
+    world.make(outside, Call::CapDrop, &[made.outer]);
     assert_eq!(world.kernel.kernel_objects, before.1);
-    assert!(world.used() <= tables && world.used() >= before.0, "{} {before:?} {tables}", world.used());
+    // What is used by the tables of the outsider's own range stays.
+    let most = made.tables - LARGE_PAGES - RUN_PAGES;
+    assert!(world.used() <= most && world.used() >= before.0, "{} {before:?} {most}", world.used());
     world.objects();
     // The account is as good as new, and another round leaves the same.
     let used = world.used();
-    world.make(outside, Call::SegmentAlloc, &[ram, 100, kinds::EAGER]);
-    world.revoke(outside, ram, |_| ());
+    world.make(outside, Call::SegmentAlloc, &[made.ram, 100, kinds::EAGER]);
+    world.revoke(outside, made.ram, |_| ());
     assert_eq!(world.used(), used);
     world.leave_nothing(&[outside, waiter]);
 }

@@ -30,102 +30,153 @@ fn read(core: &mut Core, address: u64) -> u64 {
     unsafe { word(core, address, Access::Read).read() }
 }
 
-#[test]
-#[expect(clippy::too_many_lines, reason = "one page after the other")]
-fn both_sides_have_what_was_there_and_part_page_by_page() {
+/// Two cores that map a range with a segment of [`PAGES`], whose last page is absent.
+struct Pair {
+    block: Block,
+    home: Core,
+    other: Core,
+    /// The pool, as each names it.
+    share: u64,
+    imported: u64,
+    range: u64,
+    range_id: u64,
+    source: u64,
+    source_id: u64,
+    /// What the other core's processor remembers of the first page.
+    stale: *mut u64,
+    /// Free pages of the pool before.
+    untouched: u64,
+}
+
+fn two_cores() -> Pair {
     set_alone(true);
     let block = Block::new(2);
     let (mut home, mut other, [share, imported]) = pair(&block, 100, lock::SPIN);
     block.be(0);
     let untouched = free(&home, share);
-    let [[range, id], [source, source_id]] = mapped_range(&mut home, share, PAGES, 0);
+    let [[range, range_id], [source, source_id]] = mapped_range(&mut home, share, PAGES, 0);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     load(&mut home);
-    // The last page stays absent.
     (0..PAGES - 1).for_each(|page| write(&mut home, GIB + page * PAGE, 100 + page));
     block.be(1);
     load(&mut other);
-    other.make(Call::RangeNest, &[SPACE, 2 * GIB, in_share(imported, id), READ_WRITE]);
+    other.make(Call::RangeNest, &[SPACE, 2 * GIB, in_share(imported, range_id), READ_WRITE]);
     let stale = word(&mut other, 2 * GIB, Access::Write);
     take_shootdowns();
     block.be(0);
-    // What the other core writes until it has forgotten is in both; nothing that it writes is in
-    // one only.
-    set_last_look(Some(Box::new(move || {
-        // SAFETY: as in `write`.
-        unsafe { stale.write(stale.read() + 1) }
-    })));
-    let [copy, copy_id, _] = home.run(Call::ShareCopy, &[share, source, 7, 8]).unwrap();
-    set_last_look(None);
-    assert_eq!(take_shootdowns(), [1], "who may have written is waited for");
-    assert_eq!(home.run(Call::ObjectName, &[copy]).unwrap()[..2], [7, 8]);
-    assert_eq!(home.run(Call::SegmentStat, &[copy]).unwrap(), [PAGES, PAGES - 1, 0]);
-    home.make(Call::RangeMap, &[range, COPY, copy, 0, PAGES, READ_WRITE]);
-    let before = free(&home, share);
-    assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (101, 101));
-    assert_eq!(word(&mut home, GIB, Access::Read), word(&mut home, GIB + COPY, Access::Read), "one frame");
-    // The other core remembers the page for reading; when it is written here that is forgotten
-    // before, and the old page is kept until then.
-    block.be(1);
-    assert_eq!(read(&mut other, 2 * GIB + PAGE), 101);
-    block.be(0);
-    let kept = free(&home, share) - 1;
-    let (looks, pool) = (Rc::new(Cell::new(0)), home.named(share));
-    let counted = looks.clone();
-    set_last_look(Some(Box::new(move || {
-        assert_eq!(pool.stat().unwrap().2, kept, "one page more, and none back");
-        // SAFETY: as in `write`.
-        assert_eq!(unsafe { stale.add(512).read() } >> 32, 0);
-        counted.set(counted.get() + 1);
-    })));
-    write(&mut home, GIB + PAGE, 5);
-    set_last_look(None);
-    assert_eq!((looks.get(), take_shootdowns()), (1, vec![1]));
-    assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 101));
-    block.be(1);
-    assert_eq!((read(&mut other, 2 * GIB + PAGE), read(&mut other, 2 * GIB + COPY + PAGE)), (5, 101));
-    // The copy is the last that has the old page, so it keeps it.
-    let flushed = take_shootdowns();
-    write(&mut other, 2 * GIB + COPY + PAGE, 6);
-    assert_eq!((flushed.len(), take_shootdowns()), (0, vec![]), "nobody has to flush for that");
-    // Through the copy, of another page.
-    write(&mut other, 2 * GIB + COPY + 2 * PAGE, 9);
-    // A page that was absent is each one's own.
-    write(&mut other, 2 * GIB + (PAGES - 1) * PAGE, 11);
-    block.be(0);
-    assert_eq!((read(&mut home, GIB + 2 * PAGE), read(&mut home, GIB + COPY + 2 * PAGE)), (102, 9));
-    assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 6));
-    assert_eq!(read(&mut home, GIB + COPY + (PAGES - 1) * PAGE), 0);
-    assert_eq!(before - free(&home, share), 4);
-    assert_eq!(home.world.kernel.counters.copy_faults.0, 1);
-    // A copy in the kernel's own way, of a core's own.
-    let named = home.make(Call::ShareAdd, &[NONE, copy, ALL]);
-    let private = home.make(Call::SegmentCopy, &[RAM, named, abi::layout::copy::PLAIN]);
-    home.make(Call::RangeMap, &[SPACE, 5 * GIB, private, 0, PAGES, READ_WRITE]);
-    assert_eq!((read(&mut home, 5 * GIB), read(&mut home, 5 * GIB + 2 * PAGE)), (101, 9));
-    home.make(Call::RangeUnmap, &[SPACE, 5 * GIB, PAGES]);
-    [named, private].into_iter().for_each(|handle| home.drop(handle));
-    // The source goes first: what the copy has stays.
-    home.make(Call::RangeUnmap, &[range, 0, PAGES]);
-    home.make(Call::ShareRemove, &[share, source_id]);
-    assert_eq!(read(&mut home, GIB + COPY), 101);
-    home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
-    block.be(1);
-    write(&mut other, 2 * GIB + COPY, 12);
-    other.make(Call::RangeUnmap, &[SPACE, 2 * GIB, 512]);
-    block.be(0);
-    for id in [copy_id, id] {
-        home.make(Call::ShareRemove, &[share, id]);
+    Pair { block, home, other, share, imported, range, range_id, source, source_id, stale, untouched }
+}
+
+impl Pair {
+    /// Copies while the other core writes, and maps the copy. What the other core writes until it
+    /// has served the shootdown is in both; nothing that it writes is in one only.
+    fn copy(&mut self) -> [u64; 2] {
+        let (home, stale) = (&mut self.home, self.stale);
+        set_last_look(Some(Box::new(move || {
+            // SAFETY: as in `write`.
+            unsafe { stale.write(stale.read() + 1) }
+        })));
+        let [copy, copy_id, _] = home.run(Call::ShareCopy, &[self.share, self.source, 7, 8]).unwrap();
+        set_last_look(None);
+        assert_eq!(take_shootdowns(), [1], "who may have written is waited for");
+        assert_eq!(home.run(Call::ObjectName, &[copy]).unwrap()[..2], [7, 8]);
+        assert_eq!(home.run(Call::SegmentStat, &[copy]).unwrap(), [PAGES, PAGES - 1, 0]);
+        home.make(Call::RangeMap, &[self.range, COPY, copy, 0, PAGES, READ_WRITE]);
+        [copy, copy_id]
     }
-    home.drop(range);
-    home.ring();
-    assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
-    block.be(1);
-    other.drop(imported);
-    other.close();
-    block.be(0);
-    home.drop(share);
-    home.close();
+
+    /// Writes page 1 of the source. The other core remembers it for reading; its translation is
+    /// invalidated before, and the old page is kept until then.
+    fn write_source(&mut self) {
+        self.block.be(1);
+        assert_eq!(read(&mut self.other, 2 * GIB + PAGE), 101);
+        self.block.be(0);
+        let (home, stale) = (&mut self.home, self.stale);
+        let kept = free(home, self.share) - 1;
+        let (looks, pool) = (Rc::new(Cell::new(0)), home.named(self.share));
+        let counted = looks.clone();
+        set_last_look(Some(Box::new(move || {
+            assert_eq!(pool.stat().unwrap().2, kept, "one page more, and none back");
+            // SAFETY: as in `write`.
+            assert_eq!(unsafe { stale.add(512).read() } >> 32, 0);
+            counted.set(counted.get() + 1);
+        })));
+        write(home, GIB + PAGE, 5);
+        set_last_look(None);
+        assert_eq!((looks.get(), take_shootdowns()), (1, vec![1]));
+        assert_eq!((read(home, GIB + PAGE), read(home, GIB + COPY + PAGE)), (5, 101));
+    }
+
+    /// Writes pages 1 and 2 of the copy, and the absent one of the source, on the other core.
+    fn write_copy(&mut self) {
+        self.block.be(1);
+        let other = &mut self.other;
+        assert_eq!((read(other, 2 * GIB + PAGE), read(other, 2 * GIB + COPY + PAGE)), (5, 101));
+        // The copy is the last that has the old page, so it keeps it.
+        let flushed = take_shootdowns();
+        write(other, 2 * GIB + COPY + PAGE, 6);
+        assert_eq!((flushed.len(), take_shootdowns()), (0, vec![]), "nobody has to flush for that");
+        write(other, 2 * GIB + COPY + 2 * PAGE, 9);
+        // A page that was absent is each one's own.
+        write(other, 2 * GIB + (PAGES - 1) * PAGE, 11);
+        self.block.be(0);
+        let home = &mut self.home;
+        assert_eq!((read(home, GIB + 2 * PAGE), read(home, GIB + COPY + 2 * PAGE)), (102, 9));
+        assert_eq!((read(home, GIB + PAGE), read(home, GIB + COPY + PAGE)), (5, 6));
+        assert_eq!(read(home, GIB + COPY + (PAGES - 1) * PAGE), 0);
+    }
+
+    /// A copy in the kernel's own way, of a core's own, has what the copy has.
+    fn copy_for_this_core(&mut self, copy: u64) {
+        let home = &mut self.home;
+        let named = home.make(Call::ShareAdd, &[NONE, copy, ALL]);
+        let private = home.make(Call::SegmentCopy, &[RAM, named, abi::layout::copy::PLAIN]);
+        home.make(Call::RangeMap, &[SPACE, 5 * GIB, private, 0, PAGES, READ_WRITE]);
+        assert_eq!((read(home, 5 * GIB), read(home, 5 * GIB + 2 * PAGE)), (101, 9));
+        home.make(Call::RangeUnmap, &[SPACE, 5 * GIB, PAGES]);
+        [named, private].into_iter().for_each(|handle| home.drop(handle));
+    }
+
+    /// The source goes first, and what the copy has stays; then all goes, and no page is missing.
+    fn end(self, copy_id: u64) {
+        let Pair { block, mut home, mut other, share, imported, range, range_id, source_id, untouched, .. } = self;
+        home.make(Call::RangeUnmap, &[range, 0, PAGES]);
+        home.make(Call::ShareRemove, &[share, source_id]);
+        assert_eq!(read(&mut home, GIB + COPY), 101);
+        home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+        block.be(1);
+        write(&mut other, 2 * GIB + COPY, 12);
+        other.make(Call::RangeUnmap, &[SPACE, 2 * GIB, 512]);
+        block.be(0);
+        for id in [copy_id, range_id] {
+            home.make(Call::ShareRemove, &[share, id]);
+        }
+        home.drop(range);
+        home.ring();
+        assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
+        block.be(1);
+        other.drop(imported);
+        other.close();
+        block.be(0);
+        home.drop(share);
+        home.close();
+    }
+}
+
+#[test]
+fn both_sides_have_what_was_there_and_part_page_by_page() {
+    let mut pair = two_cores();
+    let [copy, copy_id] = pair.copy();
+    let before = free(&pair.home, pair.share);
+    let home = &mut pair.home;
+    assert_eq!((read(home, GIB), read(home, GIB + COPY)), (101, 101));
+    assert_eq!(word(home, GIB, Access::Read), word(home, GIB + COPY, Access::Read), "one frame");
+    pair.write_source();
+    pair.write_copy();
+    assert_eq!(before - free(&pair.home, pair.share), 4);
+    assert_eq!(pair.home.world.kernel.counters.copy_faults.0, 1);
+    pair.copy_for_this_core(copy);
+    pair.end(copy_id);
 }
 
 #[test]

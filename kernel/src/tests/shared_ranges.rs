@@ -459,7 +459,6 @@ impl Simulation {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "an arm for each kind of change")]
     fn step(&mut self, random: &mut Random) {
         let core = random.below(self.cores.len() as u64) as usize;
         self.block.be(core);
@@ -476,24 +475,7 @@ impl Simulation {
                 self.memories.insert(self.next, Memory { id, is_lazy: flags == 0, bytes: BTreeMap::new() });
                 self.next += 1;
             }
-            1 if !numbers.is_empty() => {
-                // Its frames are free when no core maps it any more: then the next segment has
-                // them.
-                let number = random.one(&numbers);
-                own.make(Call::ShareRemove, &[share, self.memories[&number].id]);
-                let still = self.mapped.values().any(|(mapped, ..)| *mapped == number);
-                let memory = self.memories.remove(&number).unwrap();
-                if still {
-                    let pages: Vec<u64> = (0..RANGE_PAGES + 8)
-                        .filter(|page| self.mapped.get(page).is_some_and(|(mapped, ..)| *mapped == number))
-                        .collect();
-                    for page in pages {
-                        own.make(Call::RangeUnmap, &[range, page * PAGE, 1]);
-                        self.mapped.remove(&page);
-                    }
-                }
-                drop(memory);
-            }
+            1 if !numbers.is_empty() => self.remove_segment(core, random.one(&numbers)),
             2..=4 if !numbers.is_empty() => {
                 let number = random.one(&numbers);
                 let pages = pages.min(SEGMENT_PAGES);
@@ -519,17 +501,7 @@ impl Simulation {
                     self.mapped.range_mut(page..end).for_each(|(_, (.., rights))| *rights = wanted);
                 }
             }
-            8 if !numbers.is_empty() && numbers.len() < 6 => {
-                let source = &self.memories[&random.one(&numbers)];
-                let copied = own.run(Call::ShareCopy, &[share, in_share(share, source.id), 0, 0]);
-                assert_eq!(copied.is_ok(), source.is_lazy, "{copied:?}");
-                if let Ok([_, id, _]) = copied {
-                    let copy = Memory { id, is_lazy: true, bytes: source.bytes.clone() };
-                    self.memories.insert(self.next, copy);
-                    self.next += 1;
-                    self.copies += 1;
-                }
-            }
+            8 if !numbers.is_empty() && numbers.len() < 6 => self.copy_segment(core, random.one(&numbers)),
             7 if random.below(3) == 0 => {
                 let base = Simulation::base(core);
                 match self.maps[core] {
@@ -549,6 +521,33 @@ impl Simulation {
             }
         }
         self.flush(core);
+    }
+
+    /// Takes a segment out of the pool. Its frames are free when no core maps it any more: then the
+    /// next segment has them.
+    fn remove_segment(&mut self, core: usize, number: usize) {
+        let ([share, range], own) = (self.names[core], &mut self.cores[core].0);
+        own.make(Call::ShareRemove, &[share, self.memories[&number].id]);
+        self.memories.remove(&number);
+        let mapped = self.mapped.iter().filter(|(_, (mapped, ..))| *mapped == number);
+        for page in mapped.map(|(page, _)| *page).collect::<Vec<_>>() {
+            own.make(Call::RangeUnmap, &[range, page * PAGE, 1]);
+            self.mapped.remove(&page);
+        }
+    }
+
+    /// Copies a segment, which may be done to those with demand-zero pages.
+    fn copy_segment(&mut self, core: usize, number: usize) {
+        let (share, own) = (self.names[core][0], &mut self.cores[core].0);
+        let source = &self.memories[&number];
+        let copied = own.run(Call::ShareCopy, &[share, in_share(share, source.id), 0, 0]);
+        assert_eq!(copied.is_ok(), source.is_lazy, "{copied:?}");
+        if let Ok([_, id, _]) = copied {
+            let copy = Memory { id, is_lazy: true, bytes: source.bytes.clone() };
+            self.memories.insert(self.next, copy);
+            self.next += 1;
+            self.copies += 1;
+        }
     }
 
     fn end(self) {
