@@ -52,108 +52,142 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
 }
 
 /// Walks a path that starts at a directory unless it is absolute.
-#[expect(clippy::too_many_lines, reason = "steps share six locals")]
 pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Result<Walked, Error> {
-    if path.is_empty() {
-        return Err(Error::NotFound);
+    let mut walk = Walk::begin(store, start, path, follow)?;
+    while !is_volume(store, walk.at)
+        && let Some(part) = walk.rest.pop()
+    {
+        if let Some(place) = walk.step(part)? {
+            return Ok(Walked { place, name: walk.name, wants_directory: walk.wants_directory });
+        }
     }
-    if path.len() > PATH_BYTES_MAX {
-        return Err(Error::NameTooLong);
-    }
-    // Parts still to go, last first; links push theirs on top.
-    let mut rest: Vec<String> = parts(path);
-    let wants_directory = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
-    // Where the walk is below /proc, while it is there.
-    let mut inside: Vec<String> = Vec::new();
-    let mut at = ROOT;
-    match start {
-        _ if path.starts_with('/') => {}
-        Located::Inode(inode) => at = *inode,
-        Located::Processes(start) => {
-            at = store.names(ROOT)?.0.get("proc").copied().ok_or(Error::NotFound)?;
-            inside = start.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
-        }
-        Located::Vacant { .. } | Located::Beyond(_) => return Err(Error::NotFound),
-    }
-    let mut links = 0;
-    let mut name = None;
-    while let Some(part) = rest.pop() {
-        if is_volume(store, at) {
-            rest.push(part);
-            name = None;
-            break;
-        }
-        // A removed directory's parent may be gone, too.
-        if matches!(store.get(at).map_err(|_| Error::NotFound)?.content, Content::Processes) {
-            name = None;
-            match part.as_str() {
-                "." => {}
-                ".." => {
-                    if inside.pop().is_none() {
-                        at = ROOT;
-                    }
-                }
-                _ => inside.push(part),
-            }
-            continue;
-        }
-        let (names, parent) = store.names(at)?;
-        name = None;
-        match part.as_str() {
-            "." => continue,
-            ".." => {
-                at = parent;
-                continue;
-            }
-            _ => {}
-        }
-        let Some(&next) = names.get(&part) else {
-            if rest.iter().any(|part| part != ".") {
-                return Err(Error::NotFound);
-            }
-            let named = (at, part.clone());
-            return Ok(Walked {
-                place: Located::Vacant { directory: at, name: part },
-                name: Some(named),
-                wants_directory,
-            });
-        };
-        if let Content::Link(target) = &store.get(next)?.content
-            && (follow || !rest.is_empty() || wants_directory)
-        {
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(Error::Loop);
-            }
-            rest.extend(parts(target));
-            if rest.iter().map(String::len).sum::<usize>() > WALK_BYTES_MAX {
-                return Err(Error::NameTooLong);
-            }
-            if target.starts_with('/') {
-                at = ROOT;
-            }
-            continue;
-        }
-        name = Some((at, part));
-        at = next;
-    }
-    if is_volume(store, at) {
-        let mut path: String = rest.iter().rev().flat_map(|part| ["/", part]).collect();
-        if path.is_empty() || wants_directory {
-            path.push('/');
+    walk.end()
+}
+
+/// A walk under way.
+struct Walk<'a> {
+    store: &'a Store,
+    follow: bool,
+    wants_directory: bool,
+    /// Parts still to go, last first; links push theirs on top.
+    rest: Vec<String>,
+    /// Where it is,
+    at: InodeId,
+    /// and where below /proc, while it is there.
+    inside: Vec<String>,
+    /// Links followed.
+    links: usize,
+    /// Directory and name of the last part, if it was a name.
+    name: Option<(InodeId, String)>,
+}
+
+impl<'a> Walk<'a> {
+    fn begin(store: &'a Store, start: &Located, path: &str, follow: bool) -> Result<Walk<'a>, Error> {
+        if path.is_empty() {
+            return Err(Error::NotFound);
         }
         if path.len() > PATH_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        return Ok(Walked { place: Located::Beyond(path), name, wants_directory });
+        let wants_directory = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
+        let (mut at, mut inside) = (ROOT, Vec::new());
+        match start {
+            _ if path.starts_with('/') => {}
+            Located::Inode(inode) => at = *inode,
+            Located::Processes(start) => {
+                at = store.names(ROOT)?.0.get("proc").copied().ok_or(Error::NotFound)?;
+                inside = start.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
+            }
+            Located::Vacant { .. } | Located::Beyond(_) => return Err(Error::NotFound),
+        }
+        Ok(Walk { store, follow, wants_directory, rest: parts(path), at, inside, links: 0, name: None })
     }
-    if matches!(store.get(at)?.content, Content::Processes) {
-        return Ok(Walked { place: Located::Processes(inside.join("/")), name, wants_directory });
+
+    /// Goes a part further; gives the place where nothing is if the walk ends there.
+    fn step(&mut self, part: String) -> Result<Option<Located>, Error> {
+        let store = self.store;
+        self.name = None;
+        // A removed directory's parent may be gone, too.
+        if matches!(store.get(self.at).map_err(|_| Error::NotFound)?.content, Content::Processes) {
+            self.step_in_processes(part);
+            return Ok(None);
+        }
+        let (names, parent) = store.names(self.at)?;
+        match part.as_str() {
+            "." => return Ok(None),
+            ".." => {
+                self.at = parent;
+                return Ok(None);
+            }
+            _ => {}
+        }
+        let Some(&next) = names.get(&part) else {
+            if self.rest.iter().any(|part| part != ".") {
+                return Err(Error::NotFound);
+            }
+            self.name = Some((self.at, part.clone()));
+            return Ok(Some(Located::Vacant { directory: self.at, name: part }));
+        };
+        if let Content::Link(target) = &store.get(next)?.content
+            && (self.follow || !self.rest.is_empty() || self.wants_directory)
+        {
+            self.follow_link(target)?;
+            return Ok(None);
+        }
+        self.name = Some((self.at, part));
+        self.at = next;
+        Ok(None)
     }
-    if wants_directory {
-        store.names(at)?;
+
+    fn step_in_processes(&mut self, part: String) {
+        match part.as_str() {
+            "." => {}
+            ".." => {
+                if self.inside.pop().is_none() {
+                    self.at = ROOT;
+                }
+            }
+            _ => self.inside.push(part),
+        }
     }
-    Ok(Walked { place: Located::Inode(at), name, wants_directory })
+
+    fn follow_link(&mut self, target: &str) -> Result<(), Error> {
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Error::Loop);
+        }
+        self.rest.extend(parts(target));
+        if self.rest.iter().map(String::len).sum::<usize>() > WALK_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if target.starts_with('/') {
+            self.at = ROOT;
+        }
+        Ok(())
+    }
+
+    /// No part is left, or the volume goes on with the rest.
+    fn end(self) -> Result<Walked, Error> {
+        let Walk { store, wants_directory, rest, at, inside, name, .. } = self;
+        if is_volume(store, at) {
+            let name = name.filter(|_| rest.is_empty());
+            let mut path: String = rest.iter().rev().flat_map(|part| ["/", part]).collect();
+            if path.is_empty() || wants_directory {
+                path.push('/');
+            }
+            if path.len() > PATH_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            return Ok(Walked { place: Located::Beyond(path), name, wants_directory });
+        }
+        if matches!(store.get(at)?.content, Content::Processes) {
+            return Ok(Walked { place: Located::Processes(inside.join("/")), name, wants_directory });
+        }
+        if wants_directory {
+            store.names(at)?;
+        }
+        Ok(Walked { place: Located::Inode(at), name, wants_directory })
+    }
 }
 
 fn is_volume(store: &Store, at: InodeId) -> bool {

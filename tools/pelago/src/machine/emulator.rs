@@ -366,88 +366,114 @@ impl Machine {
     }
 
     /// QEMU's arguments.
-    #[expect(clippy::too_many_lines, reason = "a line for each of QEMU's options")]
     pub fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
-        let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));
+        self.add_machine(&mut words);
+        // Devices get their addresses in this order.
+        self.add_card(&mut words);
+        self.add_console(&mut words);
+        self.add_second_card(&mut words);
+        self.add_disks(&mut words);
+        self.add_instruments(&mut words);
+        self.add_kernel(&mut words);
+        words
+    }
+
+    /// Processors, memory, clock, and what every machine has.
+    fn add_machine(&self, words: &mut Vec<String>) {
         let machine = self.machine.model();
         let size = format!("{}M", self.memory_bytes >> 20);
         if self.shows_memory {
-            add(&["-object", &format!("memory-backend-memfd,id=m,size={size}")]);
-            add(&["-M", &format!("{machine},memory-backend=m")]);
+            add(words, &["-object", &format!("memory-backend-memfd,id=m,size={size}")]);
+            add(words, &["-M", &format!("{machine},memory-backend=m")]);
         } else {
-            add(&["-M", machine]);
+            add(words, &["-M", machine]);
         }
         let accelerator = match self.accelerator {
             _ if self.instruction_ns.is_some() => "tcg,thread=single",
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg,thread=multi",
         };
-        add(&["-accel", accelerator, "-cpu", self.processor]);
+        add(words, &["-accel", accelerator, "-cpu", self.processor]);
         if let Some(ns) = self.instruction_ns {
-            add(&["-icount", &format!("shift={},sleep=off", ns.ilog2())]);
+            add(words, &["-icount", &format!("shift={},sleep=off", ns.ilog2())]);
         }
         if self.is_repeatable {
-            add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm"]);
+            add(words, &["-seed", "1", "-rtc", "base=2024-01-01,clock=vm"]);
         }
-        self.plugins.iter().for_each(|plugin| add(&["-plugin", plugin]));
-        add(&["-smp", &self.cpus.to_string(), "-m", &size]);
+        self.plugins.iter().for_each(|plugin| add(words, &["-plugin", plugin]));
+        add(words, &["-smp", &self.cpus.to_string(), "-m", &size]);
         if self.nodes > 1 {
-            self.numa().iter().for_each(|word| add(&[word]));
+            words.extend(self.numa());
         }
-        add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
-        add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        add(words, &["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
+        add(words, &["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+    }
+
+    fn add_card(&self, words: &mut Vec<String>) {
         if self.has_card {
-            add(&["-netdev", &self.network()]);
-            add(self.machine.card());
+            add(words, &["-netdev", &self.network()]);
+            add(words, self.machine.card());
         }
-        if !self.streams.is_empty() {
-            add(self.machine.console());
-            for (port, socket) in (1..).zip(&self.streams) {
-                add(&["-chardev", &format!("socket,id=c{port},fd={socket}")]);
-                add(&["-device", &format!("virtserialport,bus=s0.0,nr={port},chardev=c{port}")]);
-            }
-        }
+    }
+
+    /// A card on the first one's cable.
+    fn add_second_card(&self, words: &mut Vec<String>) {
         if self.has_pair {
-            add(&[
-                "-netdev",
-                "hubport,id=n1,hubid=0",
-                "-device",
-                "virtio-net-pci,netdev=n1,disable-legacy=on,romfile=",
-            ]);
+            add(words, &["-netdev", "hubport,id=n1,hubid=0"]);
+            add(words, &["-device", "virtio-net-pci,netdev=n1,disable-legacy=on,romfile="]);
         }
+    }
+
+    /// The device with the standard streams, a port each.
+    fn add_console(&self, words: &mut Vec<String>) {
+        if self.streams.is_empty() {
+            return;
+        }
+        add(words, self.machine.console());
+        for (port, socket) in (1..).zip(&self.streams) {
+            add(words, &["-chardev", &format!("socket,id=c{port},fd={socket}")]);
+            add(words, &["-device", &format!("virtserialport,bus=s0.0,nr={port},chardev=c{port}")]);
+        }
+    }
+
+    fn add_disks(&self, words: &mut Vec<String>) {
         if self.disk_bytes > 0 {
-            add(&["-blockdev", &format!("driver=null-co,node-name=d0,size={},read-zeroes=on", self.disk_bytes)]);
-            add(&["-device", "virtio-blk-pci,drive=d0,disable-legacy=on"]);
+            add(words, &["-blockdev", &format!("driver=null-co,node-name=d0,size={},read-zeroes=on", self.disk_bytes)]);
+            add(words, &["-device", "virtio-blk-pci,drive=d0,disable-legacy=on"]);
         }
         if let Some(path) = &self.block {
             let server = format!("server.type=unix,server.path={}", path.display());
-            add(&[
-                "-blockdev",
-                &format!("driver=nbd,node-name=d1,{server},reconnect-delay={RECONNECT_S},discard=unmap"),
-            ]);
-            add(&["-device", "virtio-blk-pci,drive=d1,disable-legacy=on"]);
+            let node = format!("driver=nbd,node-name=d1,{server},reconnect-delay={RECONNECT_S},discard=unmap");
+            add(words, &["-blockdev", &node, "-device", "virtio-blk-pci,drive=d1,disable-legacy=on"]);
         }
         if let Some(drive) = &self.drive {
-            add(&["-blockdev", &drive.node()]);
-            add(self.machine.drive());
+            add(words, &["-blockdev", &drive.node()]);
+            add(words, self.machine.drive());
         }
+    }
+
+    /// What looks at the machine or commands it.
+    fn add_instruments(&self, words: &mut Vec<String>) {
         if let Some(path) = &self.commands {
-            add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
+            add(words, &["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
         }
         if let Some(path) = &self.pcap {
             let most = self.pcap_frame_bytes.map(|bytes| format!(",maxlen={bytes}")).unwrap_or_default();
-            add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}{most}", path.display())]);
+            add(words, &["-object", &format!("filter-dump,id=f0,netdev=n0,file={}{most}", path.display())]);
         }
         if let Some(port) = self.gdb {
-            add(&["-gdb", &format!("tcp:127.0.0.1:{port}")]);
+            add(words, &["-gdb", &format!("tcp:127.0.0.1:{port}")]);
         }
         if self.gdb.is_some() || self.paused {
-            add(&["-S"]);
+            add(words, &["-S"]);
         }
-        add(&["-kernel", &self.kernel.to_string_lossy()]);
+    }
+
+    fn add_kernel(&self, words: &mut Vec<String>) {
+        add(words, &["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(archive) = &self.archive {
-            add(&["-initrd", &archive.to_string_lossy()]);
+            add(words, &["-initrd", &archive.to_string_lossy()]);
         }
         let mut line = self.command_line.clone();
         line.extend(self.machine.command_line().map(str::to_owned));
@@ -458,9 +484,8 @@ impl Machine {
             line.push(MICROVM_DISK_WINDOW.to_owned());
         }
         if !line.is_empty() {
-            add(&["-append", &line.join(" ")]);
+            add(words, &["-append", &line.join(" ")]);
         }
-        words
     }
 
     /// Nodes in a line, each as far from the next as firmware says of two sockets.
@@ -504,6 +529,10 @@ impl Machine {
             text + &format!(",hostfwd={}:{address}:{host}-:{guest}", protocol.name())
         })
     }
+}
+
+fn add(words: &mut Vec<String>, more: &[&str]) {
+    words.extend(more.iter().map(|&word| word.to_owned()));
 }
 
 #[cfg(test)]
