@@ -127,54 +127,67 @@ fn letters(range: std::ops::Range<usize>) -> Vec<u8> {
     bytes(TERMINAL, range).iter().map(|byte| if byte % 16 == 0 { b'\n' } else { b'a' + byte % 26 }).collect()
 }
 
-/// The first console dies after so many stores, the second after some of its own; true if any did.
-#[expect(clippy::too_many_lines, reason = "lives share the machine")]
-async fn live(stores: u64, seed: u64) -> bool {
-    let world = World::new();
-    let machine = &world.machine;
-    let (mut living, _) = world.begin(Life::default(), false).expect("it lives");
-    let resets = machine.device.borrow().resets;
-    let mut chance = seed;
-    living.life.lasts(Some(stores), stores as usize * 37 % 256);
-    let [mut screen, mut output, mut input] = [const { Caller { done: 0, number: 1 } }; 3];
-    let words = ["signal-first 15", "window 31 91", "signal-foreground 10"];
-    let (mut deaths, mut sent, mut steps) = (0, 0, 0);
-    machine.device.borrow_mut().waits[INPUT].extend(bytes(INPUT, 0..ALL_BYTES));
-    while screen.done + output.done + input.done < 3 * ALL_BYTES || sent < words.len() {
-        let Living { console, clients, .. } = &living;
-        let count = 1 + random(&mut chance) as usize % 700;
+/// What the host says, in turn.
+const WORDS: [&str; 3] = ["signal-first 15", "window 31 91", "signal-foreground 10"];
+
+/// A machine and its consoles, one after the other, and what has been done so far.
+struct Trial {
+    world: World,
+    living: Living,
+    chance: u64,
+    screen: Caller,
+    output: Caller,
+    input: Caller,
+    /// Words that were sent.
+    sent: usize,
+    deaths: usize,
+}
+
+impl Trial {
+    fn new(stores: u64, seed: u64) -> Trial {
+        let world = World::new();
+        let (living, _) = world.begin(Life::default(), false).expect("it lives");
+        living.life.lasts(Some(stores), stores as usize * 37 % 256);
+        world.machine.device.borrow_mut().waits[INPUT].extend(bytes(INPUT, 0..ALL_BYTES));
+        let [screen, output, input] = [const { Caller { done: 0, number: 1 } }; 3];
+        Trial { world, living, chance: seed, screen, output, input, sent: 0, deaths: 0 }
+    }
+
+    fn is_done(&self) -> bool {
+        self.screen.done + self.output.done + self.input.done >= 3 * ALL_BYTES && self.sent == WORDS.len()
+    }
+
+    /// Lets one of all do something.
+    async fn step(&mut self) {
+        let Trial { world: World { machine, .. }, living, chance, screen, output, input, .. } = self;
+        let Living { console, clients, .. } = &*living;
+        let count = 1 + random(chance) as usize % 700;
         let span = BulkSpan { offset: 0, length: count.min(ALL_BYTES) as u32 };
-        match random(&mut chance) % 10 {
-            0 if sent < words.len() => {
-                machine.device.borrow_mut().waits[CONTROL].extend(format!("{}\n", words[sent]).bytes());
-                sent += 1;
-                if sent == 3 {
-                    machine.device.borrow_mut().waits[TERMINAL].push_back(3);
-                }
-            }
+        match random(chance) % 10 {
+            0 if self.sent < WORDS.len() => self.say(),
             1 if screen.done < ALL_BYTES => {
                 let data = letters(screen.done..(screen.done + count).min(ALL_BYTES));
                 clients[0].bulk().write(0, &data).unwrap();
                 let span = BulkSpan { offset: 0, length: data.len() as u32 };
                 let answer = clients[0].write_once(SCREEN, span, screen.number, false).await;
-                screen.answered(&living, answer);
+                screen.answered(living, answer);
             }
             2 if output.done < ALL_BYTES => {
                 let data = bytes(OUTPUT, output.done..(output.done + count).min(ALL_BYTES));
                 clients[1].bulk().write(0, &data).unwrap();
                 let span = BulkSpan { offset: 0, length: data.len() as u32 };
                 let answer = clients[1].write_once(STANDARD[1], span, output.number, false).await;
-                output.answered(&living, answer);
+                output.answered(living, answer);
             }
             3 if input.done < ALL_BYTES => {
                 let answer = clients[2].read_once(STANDARD[0], span, input.number, false).await;
                 let before = input.done;
-                let count = input.answered(&living, answer);
+                let count = input.answered(living, answer);
                 let mut got = vec![0; count];
                 clients[2].bulk().read(0, &mut got).unwrap();
                 assert_eq!(got, bytes(INPUT, before..before + count));
             }
-            4..8 => machine.step(&mut chance),
+            4..8 => machine.step(chance),
             _ if machine.device.borrow().interrupts => {
                 machine.device.borrow_mut().interrupts = false;
                 console.acknowledge();
@@ -182,47 +195,81 @@ async fn live(stores: u64, seed: u64) -> bool {
             }
             _ => runtime::sleep(1_000).await,
         }
-        while living.life.is_over() {
-            deaths += 1;
-            (0..random(&mut chance) % 8).for_each(|_| machine.step(&mut chance));
+    }
+
+    /// The host says its next word, and types Ctrl-C after the last.
+    fn say(&mut self) {
+        let waits = &mut self.world.machine.device.borrow_mut().waits;
+        waits[CONTROL].extend(format!("{}\n", WORDS[self.sent]).bytes());
+        self.sent += 1;
+        if self.sent == WORDS.len() {
+            waits[TERMINAL].push_back(3);
+        }
+    }
+
+    /// Starts consoles until one lives; the second of all dies, too, of every third trial.
+    fn succeed(&mut self, stores: u64) {
+        while self.living.life.is_over() {
+            self.deaths += 1;
+            let (machine, chance) = (&self.world.machine, &mut self.chance);
+            (0..random(chance) % 8).for_each(|_| machine.step(chance));
             let life = Life::default();
-            if deaths == 1 && stores.is_multiple_of(3) {
-                life.lasts(Some(random(&mut chance) % 90), random(&mut chance) as usize % 256);
+            if self.deaths == 1 && stores.is_multiple_of(3) {
+                life.lasts(Some(random(chance) % 90), random(chance) as usize % 256);
             }
-            let Some((successor, found)) = world.begin(life, true) else { continue };
+            let Some((successor, found)) = self.world.begin(life, true) else { continue };
             assert_eq!(found, Found::Running);
             // The memory between them stays.
             let mut kept = [0; 700];
-            living.clients[2].bulk().read(0, &mut kept).unwrap();
+            self.living.clients[2].bulk().read(0, &mut kept).unwrap();
             successor.clients[2].bulk().write(0, &kept).unwrap();
-            living = successor;
+            self.living = successor;
         }
-        steps += 1;
-        assert!(steps < 20_000, "something does not go on");
     }
-    living.life.lasts(None, 0);
+
+    /// All bytes and words arrived, once and in order, and the device was never reset.
+    fn check(&self, resets: u32) {
+        let device = self.world.machine.device.borrow();
+        assert_eq!((device.faults.as_slice(), device.resets), (&[][..], resets));
+        assert!(device.arrived[OUTPUT] == bytes(OUTPUT, 0..ALL_BYTES));
+        let shown: Vec<u8> = letters(0..ALL_BYTES)
+            .iter()
+            .flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] })
+            .collect();
+        let shown = String::from_utf8(shown).unwrap();
+        // Ctrl-C shows too, if it is echoed at all.
+        assert_eq!(String::from_utf8(device.arrived[TERMINAL].clone()).unwrap(), shown);
+        let state = self.world.state.get();
+        assert_eq!((state.rows, state.columns), (31, 91));
+        let heard: Vec<_> = self.world.signals.borrow().iter().copied().collect();
+        assert_eq!(heard, [(false, 2), (false, 10), (false, 28), (true, 15)], "signals");
+    }
+}
+
+/// The first console dies after so many stores, the second after some of its own; true if any did.
+async fn live(stores: u64, seed: u64) -> bool {
+    let mut trial = Trial::new(stores, seed);
+    let machine = trial.world.machine.clone();
+    let resets = machine.device.borrow().resets;
+    for step in 0.. {
+        trial.step().await;
+        trial.succeed(stores);
+        if trial.is_done() {
+            break;
+        }
+        assert!(step < 20_000, "something does not go on");
+    }
+    trial.living.life.lasts(None, 0);
     while machine.settle() || machine.device.borrow().interrupts {
         machine.device.borrow_mut().interrupts = false;
-        living.console.acknowledge();
-        living.console.look();
+        trial.living.console.acknowledge();
+        trial.living.console.look();
     }
     runtime::sleep(10_000_000).await;
-    let device = machine.device.borrow();
-    assert_eq!((device.faults.as_slice(), device.resets), (&[][..], resets));
-    assert!(device.arrived[OUTPUT] == bytes(OUTPUT, 0..ALL_BYTES));
-    let shown: Vec<u8> = letters(0..ALL_BYTES)
-        .iter()
-        .flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] })
-        .collect();
-    let shown = String::from_utf8(shown).unwrap();
-    // Ctrl-C shows too, if it is echoed at all.
-    assert_eq!(String::from_utf8(device.arrived[TERMINAL].clone()).unwrap(), shown);
-    assert_eq!((world.state.get().rows, world.state.get().columns), (31, 91));
-    let heard: Vec<_> = world.signals.borrow().iter().copied().collect();
-    assert_eq!(heard, [(false, 2), (false, 10), (false, 28), (true, 15)], "signals");
+    trial.check(resets);
     // What dead consoles wait for keeps the rest for ever.
     machine.region.take();
-    deaths > 0
+    trial.deaths > 0
 }
 
 #[test]

@@ -170,84 +170,133 @@ fn pass(machine: &Machine, chance: &mut u64) {
     }
 }
 
-/// A machine whose consoles die after so many stores, one after the other, the last copy cut; the
-/// last console lives. All that happens comes from `seed`.
-#[expect(clippy::too_many_lines, reason = "lives share the machine")]
-fn live(lives: &[u64], seed: u64) -> Outcome {
-    let machine = Machine::new(REGION_BYTES);
-    let (mut programs, mut host, mut chance) = (Programs::new(), Host::new(), seed);
-    let mut lives = lives.iter();
-    let mut outcome = Outcome { deaths: 0, takeovers: 0, found: Vec::new() };
-    let mut resets = None;
-    let mut begin = |outcome: &mut Outcome, host: &mut Host, chance: &mut u64| loop {
-        let recovers = outcome.deaths > 0;
-        let stores = lives.next().copied();
-        machine.life.lasts(stores, stores.unwrap_or(0) as usize * 37 % 256);
-        let (transport, mut owner, memory) = machine.parts();
-        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut owner);
-        if !machine.life.is_over() {
-            let (streams, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
-            outcome.takeovers += usize::from(found == Found::Running);
-            outcome.found.push(found);
-            // Once it works, it is never reset again.
-            let now = machine.device.borrow().resets;
-            assert_eq!(*resets.get_or_insert(now), now, "{found:?}");
-            host.heed(&machine, &streams);
-            if !machine.life.is_over() {
-                return streams;
-            }
+/// A machine, and what uses it, while consoles come and die.
+struct Trial {
+    machine: Machine,
+    programs: Programs,
+    host: Host,
+    chance: u64,
+    /// After how many stores the next consoles die.
+    lives: IntoIter<u64>,
+    /// How often the device was reset until it worked.
+    resets: Option<u32>,
+    outcome: Outcome,
+}
+
+impl Trial {
+    fn new(lives: &[u64], seed: u64) -> Trial {
+        let mut host = Host::new();
+        let machine = Machine::new(REGION_BYTES);
+        // There before anybody is.
+        machine.device.borrow_mut().waits[INPUT].extend(bytes(INPUT, 0..3_000));
+        host.sent = 3_000;
+        Trial {
+            machine,
+            programs: Programs::new(),
+            host,
+            chance: seed,
+            lives: lives.to_vec().into_iter(),
+            resets: None,
+            outcome: Outcome { deaths: 0, takeovers: 0, found: Vec::new() },
         }
-        outcome.deaths += 1;
-        pass(&machine, chance);
-    };
-    // There before anybody is.
-    machine.device.borrow_mut().waits[INPUT].extend(bytes(INPUT, 0..3_000));
-    host.sent = 3_000;
-    let mut streams = begin(&mut outcome, &mut host, &mut chance);
-    for step in 0.. {
-        match random(&mut chance) % 12 {
-            0 => host.act(&machine, &mut chance),
-            1..6 => machine.step(&mut chance),
-            6 if !programs.reader.ended => programs.read(&machine, &streams, &mut chance),
+    }
+
+    /// Starts consoles until one lives long enough to serve.
+    fn begin(&mut self) -> Streams {
+        loop {
+            let machine = &self.machine;
+            let recovers = self.outcome.deaths > 0;
+            let stores = self.lives.next();
+            machine.life.lasts(stores, stores.unwrap_or(0) as usize * 37 % 256);
+            let (transport, mut owner, memory) = machine.parts();
+            let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut owner);
+            if !machine.life.is_over() {
+                let (streams, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
+                self.outcome.takeovers += usize::from(found == Found::Running);
+                self.outcome.found.push(found);
+                // Once it works, it is never reset again.
+                let now = machine.device.borrow().resets;
+                assert_eq!(*self.resets.get_or_insert(now), now, "{found:?}");
+                self.host.heed(machine, &streams);
+                if !machine.life.is_over() {
+                    return streams;
+                }
+            }
+            self.count_death();
+        }
+    }
+
+    fn count_death(&mut self) {
+        self.outcome.deaths += 1;
+        pass(&self.machine, &mut self.chance);
+    }
+
+    /// Lets one of all do something.
+    fn step(&mut self, streams: &Streams) {
+        let Trial { machine, programs, host, chance, .. } = self;
+        match random(chance) % 12 {
+            0 => host.act(machine, chance),
+            1..6 => machine.step(chance),
+            6 if !programs.reader.ended => programs.read(machine, streams, chance),
             which @ 7..10 if programs.writers[which as usize - 7].written < ALL_BYTES => {
-                programs.write(&machine, &streams, which as usize - 7, &mut chance);
+                programs.write(machine, streams, which as usize - 7, chance);
             }
-            _ if machine.device.borrow_mut().interrupts => {
-                machine.device.borrow_mut().interrupts = false;
-                streams.acknowledge();
-                host.heed(&machine, &streams);
-            }
+            _ if machine.device.borrow_mut().interrupts => self.interrupt(streams),
             _ => {}
         }
-        if machine.life.is_over() {
-            outcome.deaths += 1;
-            pass(&machine, &mut chance);
-            streams = begin(&mut outcome, &mut host, &mut chance);
+    }
+
+    fn interrupt(&mut self, streams: &Streams) {
+        self.machine.device.borrow_mut().interrupts = false;
+        streams.acknowledge();
+        self.host.heed(&self.machine, streams);
+    }
+
+    fn is_done(&self) -> bool {
+        self.programs.is_done() && self.programs.reader.ended && self.host.words.as_slice().is_empty()
+    }
+
+    /// All bytes and words arrived, once and in order.
+    fn check(&self, streams: &Streams) {
+        let Trial { machine, programs, host, .. } = self;
+        let device = machine.device.borrow();
+        assert_eq!(device.faults, []);
+        for port in [OUTPUT, ERROR, TERMINAL] {
+            let wrong = device.arrived[port].iter().enumerate().find(|(at, found)| **found != byte(port, *at));
+            assert_eq!((wrong, device.arrived[port].len()), (None, ALL_BYTES), "port {port}");
+        }
+        assert_eq!(programs.reader.read, ALL_BYTES);
+        let is_carried_out = |word: &&String| word.starts_with("window") || word.starts_with("signal");
+        let missing: Vec<_> =
+            host.all.iter().filter(is_carried_out).filter(|word| !host.heard.contains(*word)).collect();
+        assert!(missing.is_empty(), "words that did not arrive: {missing:?}");
+        assert!(streams.is_closed(Out::Error) && !streams.is_closed(Out::Output));
+    }
+}
+
+/// A machine whose consoles die after so many stores, one after the other, the last copy cut; the
+/// last console lives. All that happens comes from `seed`.
+fn live(lives: &[u64], seed: u64) -> Outcome {
+    let mut trial = Trial::new(lives, seed);
+    let mut streams = trial.begin();
+    for step in 0.. {
+        trial.step(&streams);
+        if trial.machine.life.is_over() {
+            trial.count_death();
+            streams = trial.begin();
         }
         assert!(!streams.is_broken(), "step {step}: the device is taken for broken");
-        if programs.is_done() && programs.reader.ended && host.words.as_slice().is_empty() {
+        if trial.is_done() {
             break;
         }
         assert!(step < 20_000, "something does not go on");
     }
-    machine.life.lasts(None, 0);
-    while machine.settle() || machine.device.borrow().interrupts {
-        machine.device.borrow_mut().interrupts = false;
-        streams.acknowledge();
-        host.heed(&machine, &streams);
+    trial.machine.life.lasts(None, 0);
+    while trial.machine.settle() || trial.machine.device.borrow().interrupts {
+        trial.interrupt(&streams);
     }
-    let device = machine.device.borrow();
-    assert_eq!(device.faults, []);
-    for port in [OUTPUT, ERROR, TERMINAL] {
-        let wrong = device.arrived[port].iter().enumerate().find(|(at, found)| **found != byte(port, *at));
-        assert_eq!((wrong, device.arrived[port].len()), (None, ALL_BYTES), "port {port}");
-    }
-    assert_eq!(programs.reader.read, ALL_BYTES);
-    let is_carried_out = |word: &&String| word.starts_with("window") || word.starts_with("signal");
-    let missing: Vec<_> = host.all.iter().filter(is_carried_out).filter(|word| !host.heard.contains(*word)).collect();
-    assert!(missing.is_empty(), "words that did not arrive: {missing:?}");
-    assert!(streams.is_closed(Out::Error) && !streams.is_closed(Out::Output));
-    outcome
+    trial.check(&streams);
+    trial.outcome
 }
 
 #[test]
