@@ -66,6 +66,16 @@ unsafe impl Object for Device {
 }
 
 /// Who is told of each vector of this core.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | free, no target | `route` of an entry or line that has none | routed |
+/// | routed, masked | `route` of the same entry: another target | as before |
+/// | routed | `set_master` off: its hardware does not raise it | masked |
+/// | masked | `set_master` on | routed |
+/// | routed, masked | its device object goes | free |
+///
+/// A vector that is free has no target; `route` asserts that.
 pub struct Interrupts {
     targets: [Slot; VECTORS],
 }

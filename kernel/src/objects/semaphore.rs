@@ -11,7 +11,18 @@ use core::cell::Cell;
 /// Largest count.
 pub const COUNT_MAX: u64 = *Number::SemaphoreCount.limits().end();
 
-/// A counting semaphore. Invariant: the count is 0 while anybody waits.
+/// A counting semaphore.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | count 0, nobody waits | down | somebody waits |
+/// | somebody waits | up by more than wait | counts |
+/// | somebody waits | up by as many as wait | count 0 |
+/// | somebody waits | the deadline or end of the last, or the semaphore goes | count 0 |
+/// | count 0, or counts | up | counts, up to [`COUNT_MAX`] |
+/// | counts | down | one less |
+///
+/// Invariant, asserted at each change: the count is 0 while anybody waits.
 #[repr(C)]
 pub struct Semaphore {
     header: Header,

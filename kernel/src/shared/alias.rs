@@ -54,6 +54,16 @@ unsafe impl Object for SharedShare {
 }
 
 /// A pool as an object of its home, which the Ram pays for. No slot names it.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | reserved pages | `make_pool`, of pages that are all populated | published |
+/// | published | its Ram is revoked (`end_pool`): no new alias, each core drops its own | dead |
+/// | published, dead | the last alias of all cores is dropped (`destroy_pool`) | unnamed |
+/// | unnamed | its last page is freed (`drain_owner`) | gone |
+///
+/// Published, it is in `Local::pools` and its address in the registry; dead, only in the first;
+/// unnamed, in neither.
 #[repr(C)]
 pub struct PoolOwner {
     header: Header,
@@ -361,6 +371,7 @@ impl Kernel {
     fn destroy_pool(&mut self, base: PhysAddr) {
         let found = self.shared.pools.iter().flatten().find(|owner| owner.pool.base() == base).copied();
         let owner = found.expect("a pool of this core");
+        assert!(owner.pool.aliases() == 0, "a pool goes before its last alias");
         let kept = self.shared.pools[owner.number].take();
         assert!(kept == Some(owner), "a pool is entered at its number");
         self.publish(owner.number, 0);
@@ -444,6 +455,7 @@ pub fn destroy_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
 
 /// Frees the pages of a pool without aliases, from the end on; tells whether the budget sufficed.
 pub fn drain_owner(kernel: &mut Kernel, owner: Ptr<PoolOwner>, budget: &mut Budget) -> bool {
+    debug_assert!(kernel.shared.pools[owner.number] != Some(owner), "pages are freed of a pool that is named");
     while let Some(last) = owner.pages.get().checked_sub(1) {
         if !budget.spend(1) {
             return false;

@@ -264,16 +264,14 @@ impl Inner {
             false => self.link.write(header, body),
         };
         let slot = &mut table.slots[correlation as u16 as usize];
-        slot.state = State::Waiting;
-        if repeatable || sent == Err(SendError::Full) {
+        let is_unsent = sent == Err(SendError::Full);
+        slot.set_state(if is_unsent { State::Unsent } else { State::Waiting });
+        if repeatable || is_unsent {
             slot.request = Some(Body::new(body));
         }
         match sent {
             Ok(()) => {}
-            Err(SendError::Full) => {
-                slot.state = State::Unsent;
-                table.unsent.push_back(correlation);
-            }
+            Err(SendError::Full) => table.unsent.push_back(correlation),
             Err(SendError::Closed | SendError::TooLong) => {
                 table.release(correlation);
                 return Err(Failure::Closed);
@@ -305,7 +303,7 @@ impl Inner {
         let mut table = self.table.borrow_mut();
         let Some(slot) = table.slot(correlation) else { return };
         if matches!(slot.state, State::Waiting) {
-            slot.state = State::Abandoned;
+            slot.set_state(State::Abandoned);
             slot.request = None;
             slot.waker = None;
             table.abandoned += 1;
@@ -331,7 +329,7 @@ impl Inner {
                 if self.link.send(header, request.bytes()) == Err(SendError::Full) {
                     return;
                 }
-                slot.state = State::Waiting;
+                slot.set_state(State::Waiting);
                 if !slot.repeatable {
                     slot.request = None;
                 }
@@ -351,7 +349,7 @@ impl Inner {
                 State::Waiting if slot.cancelled => table.answer(correlation, Err(Failure::Cancelled)),
                 State::Waiting if slot.request.is_none() => table.answer(correlation, Err(Failure::PeerRestarted)),
                 State::Waiting | State::Unsent => {
-                    slot.state = State::Unsent;
+                    slot.set_state(State::Unsent);
                     table.unsent.push_back(correlation);
                 }
                 State::Abandoned => drop(table.release(correlation)),

@@ -12,6 +12,18 @@ use crate::body::Body;
 use crate::call::Failure;
 use crate::{CALLS_MAX, COMPONENT_EVENTS_MAX};
 
+/// Where a call is.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Free` | it is made; the ring has room, or not | `Waiting`, or `Unsent` |
+/// | `Unsent` | the ring has room | `Waiting` |
+/// | `Waiting`, `Unsent` | the server was restarted, and the call may be repeated | `Unsent` |
+/// | `Waiting`, `Unsent` | an answer, the channel's failure, a cancel if unsent | `Answered` |
+/// | `Waiting` | its future is dropped | `Abandoned` |
+/// | any other | its answer is taken, or nobody wants one (`release`) | `Free` |
+///
+/// `set_state` asserts that a change is one of these.
 pub enum State {
     Free,
     /// Not sent yet: waits in `unsent`.
@@ -35,6 +47,21 @@ pub struct Slot {
     /// Kept while it may have to be sent (again).
     pub request: Option<Body>,
     pub waker: Option<Waker>,
+}
+
+impl Slot {
+    /// Changes where the call is, except to `Free`.
+    pub fn set_state(&mut self, state: State) {
+        use State::*;
+        let fits = match self.state {
+            Free => matches!(state, Waiting | Unsent),
+            Unsent => matches!(state, Waiting | Unsent | Answered(_)),
+            Waiting => matches!(state, Unsent | Abandoned | Answered(_)),
+            Abandoned | Answered(_) => false,
+        };
+        debug_assert!(fits, "a change of state that no call makes");
+        self.state = state;
+    }
 }
 
 /// An event of the server, or of the channel itself.
@@ -154,7 +181,7 @@ impl Table {
         match slot.state {
             State::Abandoned => drop(self.release(correlation)),
             State::Waiting | State::Unsent => {
-                slot.state = State::Answered(answer);
+                slot.set_state(State::Answered(answer));
                 slot.request = None;
                 slot.waker.take().into_iter().for_each(Waker::wake);
             }

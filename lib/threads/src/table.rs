@@ -38,6 +38,19 @@ pub enum Refused {
     Kernel(abi::Error),
 }
 
+/// What a thread does.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Ready` | the policy gives it (`pick`) | `Running` |
+/// | `Running` | `yield_now` | `Ready` |
+/// | `Running` | `block`, and it was not woken before | `Blocked` |
+/// | `Running` | `join` of one that has not ended | `Joining` |
+/// | `Running` | `end` | `Ended` |
+/// | `Blocked` | `wake` | `Ready` |
+/// | `Joining` | the other ends | `Ready` |
+///
+/// One that was joined is gone. Each change asserts the state that it begins from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
@@ -117,6 +130,7 @@ impl Table {
     fn stop(&mut self, state: State) -> Option<&mut Entry> {
         let thread = self.current.take()?;
         let entry = self.entry(thread)?;
+        assert!(entry.state == State::Running, "a thread stops that does not run");
         entry.state = state;
         if state == State::Ready {
             self.policy.ready(thread);
@@ -179,6 +193,7 @@ impl Table {
         if let Some(joiner) = joiner
             && let Some(entry) = self.entry(joiner)
         {
+            assert!(matches!(entry.state, State::Joining(_)), "a thread is joined by one that does not wait");
             entry.state = State::Ready;
             self.policy.ready(joiner);
         }

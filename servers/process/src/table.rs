@@ -32,6 +32,13 @@ const COMMAND_LINE_BYTES: usize = 128;
 const SIGSTOP: u8 = 19;
 
 /// Where a process is in its life.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Prepared` | its parent cancels it | gone |
+/// | `Prepared` | it is heard of | `Running` |
+/// | `Prepared`, `Running` | its domain ends | `Zombie` |
+/// | `Zombie` | its parent waits for it, or ignores SIGCHLD | gone |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Made by fork_prepare, and not heard of yet: its parent may still cancel it.

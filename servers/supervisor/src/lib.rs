@@ -29,7 +29,16 @@ use contracts::spawn::{Death, DomainId};
 use runtime::Backoff;
 use system::{Component, Restart};
 
-/// How a component stands.
+/// The stage of a component's life.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Waiting`, `Starting` | it was started, or its start was refused for now | `Starting` |
+/// | `Starting` | all its dispatchers serve | `Serving` |
+/// | `Serving` | a dispatcher of a program is lost | `Starting` |
+/// | `Starting`, `Serving` | it dies and is to be restarted | `Starting` |
+/// | `Starting`, `Serving` | it exits with 0, and is restarted otherwise | `Finished` |
+/// | any | it dies and is never restarted, or cannot be started | `GivenUp` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Not started yet.
