@@ -3,14 +3,13 @@
 use alloc::vec::Vec;
 use packet::{BufferSet, Memory};
 use virtio::pool_queue::{self, Broken, Descriptor, ENTRIES, Queue, Target, Unlike};
-use virtio::transport::{
-    DeviceOwner, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop,
-};
+use virtio::takeover::{self, Left, Unfit};
+use virtio::transport::{DeviceOwner, QueueAddresses, ResetError, Transport, reset, run, status, stop};
 
 use crate::command::{self, Command, Seen};
 use crate::geometry::{BadGeometry, Geometry, feature};
 use crate::ledger::{Entry, Ledger};
-use crate::record::{EXTRA_OFFSET, HEADER_OFFSET, Head, Left, Records, STATUS_OFFSET, TABLE_OFFSET, slot_offset};
+use crate::record::{EXTRA_OFFSET, HEADER_OFFSET, Head, Records, STATUS_OFFSET, TABLE_OFFSET, slot_offset};
 use crate::request::{Answer, CLIENTS_MAX, Completion, Failure, IDENTITY_BYTES, Operation, Refused, Request};
 
 /// The one queue that is used.
@@ -20,8 +19,6 @@ const QUEUE_OFFSET: usize = 0;
 /// Most commands that the device has at a time: what a host's disk takes at once, so that a client
 /// with many requests does not stand before all of another's.
 pub const DEPTH_MAX: usize = 64;
-/// So many drivers in a row may go on with the device without serving for long; the next resets it.
-const HEIRS_MAX: u8 = 2;
 
 /// Why the device did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,25 +46,13 @@ impl From<BadGeometry> for StartError {
 }
 
 /// How the device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// As a predecessor left it, which it works on for.
-    Running,
-    /// It was reset: it had no driver before,
-    Fresh,
-    /// or not one whose work can be gone on with.
-    Reset(Why),
-}
+pub type Found = takeover::Found<Why>;
 
 /// Why a device was reset that had a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The driver died while it reset the device.
-    Starting,
-    /// So many drivers went on with it and died soon.
-    Heirs(u8),
-    /// The device is not as the driver left it.
-    Device(NotRunning),
+    /// It is not as the driver left it.
+    Left(Unfit),
     /// What it tells of itself is not.
     Geometry(BadGeometry),
     /// The queue is not, or a command and the records of its requests.
@@ -412,12 +397,9 @@ fn go_on<T: Transport, M: Memory + Clone>(
     left: Left,
     owner: &mut dyn DeviceOwner,
 ) -> Result<Works<M>, Why> {
-    let features = left.running.ok_or(Why::Starting)?;
-    if left.heirs >= HEIRS_MAX {
-        return Err(Why::Heirs(left.heirs));
-    }
-    head.keep_heirs(left.heirs + 1);
-    adopt(transport, owner, features | feature::NEEDED, &[queue_place(places)]).map_err(Why::Device)?;
+    let queues = [queue_place(places)];
+    let adopted = left.adopt(transport, owner, feature::NEEDED, &queues, |heirs| head.keep_heirs(heirs));
+    let features = adopted.map_err(Why::Left)?;
     let disk = Geometry::read(features, |offset| transport.configuration(offset)).map_err(Why::Geometry)?;
     let is_right = |slot: u16, found: Descriptor| {
         let command = Command::new(&ledger.requests(slot), slot, places.seen(), &disk);

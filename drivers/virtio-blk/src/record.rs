@@ -12,6 +12,7 @@
 
 use packet::{Memory, OutOfBounds};
 use virtio::pool_queue::{ENTRIES, QUEUE_BYTES};
+use virtio::takeover::Left;
 
 use crate::request::{Operation, Request};
 
@@ -223,15 +224,6 @@ const FEATURES_OFFSET: usize = HEAD_OFFSET + 16;
 const STARTING: u8 = 0x17;
 const RUNNING: u8 = 0x28;
 
-/// How a predecessor left the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// With these features; `None`: it was being reset.
-    pub running: Option<u64>,
-    /// Drivers that went on with it without serving for long.
-    pub heirs: u8,
-}
-
 /// The head of a ring region.
 pub struct Head<M> {
     memory: M,
@@ -245,8 +237,8 @@ impl<M: Memory> Head<M> {
         let is_there = memory.read(HEAD_OFFSET, &mut head).is_ok() && head[..8] == MAGIC.to_le_bytes();
         let word = |at: usize| head[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
         let is_right = word(24) == sum(head[16..24].iter().copied());
-        let running = (head[8] == RUNNING && is_right).then_some(word(16));
-        (Head { memory }, is_there.then_some(Left { running, heirs: head[9] }))
+        let features = (head[8] == RUNNING && is_right).then_some(word(16));
+        (Head { memory }, is_there.then_some(Left { features, heirs: head[9] }))
     }
 
     /// From here on the region is this driver's. No record may be left.
@@ -355,17 +347,17 @@ mod tests {
         let (head, left) = Head::recover(region.clone());
         assert_eq!(left, None);
         head.claim();
-        assert_eq!(recovered(), Some(Left { running: None, heirs: 0 }));
+        assert_eq!(recovered(), Some(Left { features: None, heirs: 0 }));
         head.runs(0x1_2000_0040);
         head.keep_heirs(2);
-        assert_eq!(recovered(), Some(Left { running: Some(0x1_2000_0040), heirs: 2 }));
+        assert_eq!(recovered(), Some(Left { features: Some(0x1_2000_0040), heirs: 2 }));
         for at in (LEFT_OFFSET..=LEFT_OFFSET).chain(FEATURES_OFFSET..FEATURES_OFFSET + 16) {
             region.borrow_mut()[at] ^= 0x40;
-            assert_eq!(recovered(), Some(Left { running: None, heirs: 2 }), "byte {at}");
+            assert_eq!(recovered(), Some(Left { features: None, heirs: 2 }), "byte {at}");
             region.borrow_mut()[at] ^= 0x40;
         }
         head.starts();
-        assert_eq!(recovered(), Some(Left { running: None, heirs: 2 }));
+        assert_eq!(recovered(), Some(Left { features: None, heirs: 2 }));
         region.borrow_mut()[HEAD_OFFSET + 3] ^= 1;
         assert_eq!(recovered(), None);
     }

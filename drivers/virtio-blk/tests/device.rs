@@ -5,6 +5,8 @@ mod common;
 use common::{BlockDriver, DATA, Machine, NAME, PART_BYTES, RINGS, request};
 use packet::Memory;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
+use virtio::takeover::Unfit;
+use virtio::testing::FakeCard;
 use virtio::transport::{NotRunning, ResetError, status};
 use virtio_blk::driver::{DEPTH_MAX, StartError, Why};
 use virtio_blk::geometry::{BadGeometry, feature};
@@ -269,7 +271,7 @@ fn a_lie_makes_it_reset_the_device_and_all_is_done_once_more() {
         tell(&machine);
         assert!(driver.look().is_err(), "{lie}");
         let before = driver.take_output().len();
-        driver.restart(&mut machine.clone()).unwrap();
+        driver.restart(&mut machine.card.clone()).unwrap();
         driver.flush();
         machine.work();
         assert_eq!(before + ends(&mut driver).len(), 3, "{lie}");
@@ -284,7 +286,7 @@ fn a_device_that_always_lies_makes_its_requests_fail_and_no_others() {
     for attempt in 1..=3 {
         machine.used(9, 1);
         assert!(driver.look().is_err());
-        driver.restart(&mut machine.clone()).unwrap();
+        driver.restart(&mut machine.card.clone()).unwrap();
         assert_eq!(driver.take_output(), [], "attempt {attempt}");
         // Nor does the count begin again with another driver.
         driver = machine.driver();
@@ -294,7 +296,7 @@ fn a_device_that_always_lies_makes_its_requests_fail_and_no_others() {
     driver.submit(request(1, 9, Read, 128, 8)).unwrap();
     machine.used(9, 1);
     assert!(driver.look().is_err());
-    driver.restart(&mut machine.clone()).unwrap();
+    driver.restart(&mut machine.card.clone()).unwrap();
     let mut failed: Vec<_> = driver.take_output().into_iter().map(|end| (end.client, end.id, end.outcome)).collect();
     failed.sort_by_key(|end| end.1);
     assert_eq!(failed, [(0, 1, Err(Failure::Io)), (0, 2, Err(Failure::Io)), (1, 3, Err(Failure::Io))]);
@@ -320,10 +322,10 @@ fn what_a_reset_repeats_is_in_order() {
             drop(driver);
             machine.status.set(status::RUNNING | 64);
             let (next, found) = machine.start().unwrap();
-            assert_eq!(found, Found::Reset(Why::Device(NotRunning::Status(status::RUNNING | 64))));
+            assert_eq!(found, Found::Reset(Why::Left(Unfit::Device(NotRunning::Status(status::RUNNING | 64)))));
             driver = next;
         } else {
-            driver.restart(&mut machine.clone()).unwrap();
+            driver.restart(&mut machine.card.clone()).unwrap();
         }
         driver.flush();
         machine.take();
@@ -364,7 +366,7 @@ fn nobody_hears_of_what_was_abandoned_and_the_device_keeps_it_as_long_as_it_has_
     // A reset does not have them done for nobody.
     let mut driver = with_two(&machine);
     driver.abandon(0, u64::MAX);
-    driver.restart(&mut machine.clone()).unwrap();
+    driver.restart(&mut machine.card.clone()).unwrap();
     assert_eq!(driver.pending(), 1);
 }
 
@@ -380,13 +382,13 @@ fn a_successor_goes_on_and_a_request_asked_again_is_done_once() {
     assert_eq!((driver.counters().joined, driver.counters().commands, machine.resets.get()), (3, 0, 2));
     // Drivers that all die soon do not go on for ever.
     assert_eq!(machine.start().unwrap().1, Found::Running);
-    assert_eq!(machine.start().unwrap().1, Found::Reset(Why::Heirs(2)));
+    assert_eq!(machine.start().unwrap().1, Found::Reset(Why::Left(Unfit::Heirs(2))));
     let (mut driver, found) = machine.start().unwrap();
     assert_eq!(found, Found::Running);
     driver.served();
     assert_eq!(machine.start().unwrap().1, Found::Running);
     assert_eq!(machine.start().unwrap().1, Found::Running);
-    assert_eq!(machine.start().unwrap().1, Found::Reset(Why::Heirs(2)));
+    assert_eq!(machine.start().unwrap().1, Found::Reset(Why::Left(Unfit::Heirs(2))));
 }
 
 #[test]
@@ -419,7 +421,8 @@ fn each_byte_of_a_command_is_compared() {
     for at in places.into_iter().flat_map(|(from, range)| range.map(move |at| from + at)) {
         fresh.rings.borrow_mut().copy_from_slice(&kept);
         fresh.rings.borrow_mut()[at] ^= 0x11;
-        let machine = Machine { resets: Default::default(), ..fresh.clone() };
+        let card = FakeCard { resets: Default::default(), ..fresh.card.clone() };
+        let machine = Machine { card, ..fresh.clone() };
         let (status, queue, taken) = (machine.status.get(), machine.queue.get(), machine.taken.borrow().clone());
         let (mut driver, found) = machine.start().unwrap();
         // What has no meaning may change.

@@ -5,9 +5,8 @@ use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
 use virtio::pool_queue::{
     self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, Target, USED_OFFSET, Unlike,
 };
-use virtio::transport::{
-    DeviceOwner, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop,
-};
+use virtio::takeover::{self, Unfit};
+use virtio::transport::{DeviceOwner, QueueAddresses, ResetError, Transport, reset, run, status, stop};
 
 use crate::control::{self, CONTROL_BYTES, Control, ENTRIES as CONTROL_ENTRIES, Told};
 use crate::journal::{JOURNAL_BYTES, Journal, Left, is_length};
@@ -41,9 +40,6 @@ const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
 pub const FRAME_MIN: usize = 14;
 
-/// So many drivers in a row may go on with the device without serving for long; the next resets it.
-const HEIRS_MAX: u8 = 2;
-
 /// Why the device did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
@@ -62,25 +58,13 @@ impl From<ResetError> for StartError {
 }
 
 /// How the device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// As a predecessor left it, which it works on for; nothing was lost.
-    Running,
-    /// It was reset: it had no driver before,
-    Fresh,
-    /// or not one whose work can be gone on with.
-    Reset(Why),
-}
+pub type Found = takeover::Found<Why>;
 
 /// Why a device was reset that had a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The driver died while it reset the device.
-    Starting,
-    /// So many drivers went on with it and died soon.
-    Heirs(u8),
-    /// The device is not as the driver left it.
-    Device(NotRunning),
+    /// It is not as the driver left it.
+    Left(Unfit),
     /// The receive queue is not.
     Receive(Unlike),
     /// The transmit queue is not.
@@ -502,17 +486,12 @@ fn go_on<T: Transport, M: Memory + Clone>(
     left: Left,
     owner: &mut dyn DeviceOwner,
 ) -> Result<Queues<M>, Why> {
-    if !left.is_running {
-        return Err(Why::Starting);
-    }
-    if left.heirs >= HEIRS_MAX {
-        return Err(Why::Heirs(left.heirs));
-    }
-    journal.keep_heirs(left.heirs + 1);
     let Places { rings, receive, transmit } = places;
-    let (half, features) = (left.half, left.features);
+    let Left { half, device } = left;
     let all = queue_places(rings.physical, half);
-    adopt(transport, owner, features | FEATURES, used_places(&all, features)).map_err(Why::Device)?;
+    let used = used_places(&all, device.features.unwrap_or(0));
+    let adopted = device.adopt(transport, owner, FEATURES, used, |heirs| journal.keep_heirs(heirs));
+    let features = adopted.map_err(Why::Left)?;
     let queue = |index, is_right: &dyn Fn(u16, Descriptor) -> bool, is_told: &dyn Fn(u16) -> bool| {
         let base = queue_offset(half, index);
         Queue::adopt(rings.memory.clone(), base, target(index), is_right, is_told)

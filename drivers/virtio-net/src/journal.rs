@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, OutOfBounds, Span};
 
 use virtio::pool_queue::unclaimed_completions;
+use virtio::takeover;
 
 use crate::driver::{FRAME_MIN, HEADER_BYTES};
 
@@ -91,13 +92,9 @@ pub struct Journal<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// It works with the queues of that half, or was being reset, and until then did.
-    pub is_running: bool,
-    /// See `is_running`.
     pub half: u8,
-    /// Features agreed; for a running one.
-    pub features: u64,
-    /// Drivers that went on with it without serving for long.
-    pub heirs: u8,
+    /// As of any device.
+    pub device: takeover::Left,
 }
 
 impl<M: Memory> Journal<M> {
@@ -124,7 +121,8 @@ impl<M: Memory> Journal<M> {
         journal.order = newest.map_or(0, |newest| newest.wrapping_add(1));
         let state = head[STATE_OFFSET];
         let features = head[FEATURES_OFFSET..].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-        let left = Left { is_running: state & !1 == RUNNING, half: state & 1, features, heirs: head[HEIRS_OFFSET] };
+        let features = (state & !1 == RUNNING).then_some(features);
+        let left = Left { half: state & 1, device: takeover::Left { features, heirs: head[HEIRS_OFFSET] } };
         Ok((journal, matches!(state & !1, STARTING | RUNNING).then_some(left)))
     }
 
@@ -305,16 +303,16 @@ mod tests {
     fn how_the_device_was_left_is_one_byte() {
         let region = region();
         let recovered = || Journal::recover(region.clone(), QUEUE_BYTES).unwrap();
-        let (mut journal, left) = recovered();
-        assert_eq!(left, None);
+        let (mut journal, before) = recovered();
+        assert_eq!(before, None);
         journal.starts(1);
-        assert_eq!(recovered().1, Some(Left { is_running: false, half: 1, features: 0, heirs: 0 }));
+        let left = |half, features, heirs| Some(Left { half, device: takeover::Left { features, heirs } });
+        assert_eq!(recovered().1, left(1, None, 0));
         journal.runs(0, 0x1_0000_0020);
         journal.keep_heirs(1);
-        let running = Left { is_running: true, half: 0, features: 0x1_0000_0020, heirs: 1 };
-        assert_eq!(recovered().1, Some(running));
+        assert_eq!(recovered().1, left(0, Some(0x1_0000_0020), 1));
         journal.starts(0);
-        assert_eq!(recovered().1, Some(Left { is_running: false, ..running }));
+        assert_eq!(recovered().1, left(0, None, 1));
         for state in (0..=255u8).filter(|state| !matches!(state & !1, STARTING | RUNNING)) {
             journal.put(STATE_OFFSET, &[state]);
             assert_eq!(recovered().1, None);

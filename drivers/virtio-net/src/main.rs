@@ -16,18 +16,14 @@ use contracts::network::{
 use core::cell::{Cell, RefCell};
 use packet::{BufferSet, MTU, Notify, Outbox, Span};
 use runtime::{Bulk, Peer, Start};
-use virtio::device::{Card, Claim};
+use virtio::device::{Card, Claim, RESET_NS, SERVED_NS};
 use virtio_net::driver::Region;
 use virtio_net::{Driver, Found, Places, Stillness, Transport, device};
 
-/// The device has this long to become quiet after a reset.
-const RESET_NS: u64 = 100_000_000;
 /// Until a full channel is tried again.
 const RETRY_NS: u64 = 500_000;
 /// The device has this long to do what it is told.
 const SETTING_NS: u64 = 1_000_000_000;
-/// Who serves for so long leaves its successor a device to go on with.
-const SERVED_NS: u64 = 200_000_000;
 /// While the device has frames we look so often which of them it has sent: it does not interrupt
 /// for a few. TCP, which does not send again what has not left the machine, has to hear of it
 /// before its shortest wait of 200 ms is over.
@@ -248,13 +244,10 @@ async fn component(start: Start) {
     let Some(found) = start.device("virtio-net") else {
         return runtime::log!("no device virtio-net was given: start the machine with a virtio network card");
     };
-    let (transport, claim) = match device::open(found.handle, virtio_net::KIND) {
+    let (transport, claim) = match device::begin(found.handle, virtio_net::KIND, INTERRUPT, CHANGED) {
         Ok(opened) => opened,
-        Err(reason) => fail(format_args!("the device cannot be used: {reason}")),
+        Err(reason) => fail(format_args!("{reason}")),
     };
-    if let Err(error) = device::interrupt(claim, INTERRUPT, CHANGED) {
-        fail(format_args!("no interrupt for the device: {error:?}"));
-    }
     let regions = ["virtio-rings", "rx-packets", "tx-packets"].map(|name| start.region(name));
     let [Some(rings), Some(receive), Some(transmit)] = regions else {
         fail(format_args!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml"));
@@ -291,15 +284,12 @@ async fn component(start: Start) {
         runtime::spawn(serve_network(service.clone(), channel));
     }
     start.serving();
-    loop {
-        runtime::notified(INTERRUPT).await;
-        device::answered(claim, &mut || {
-            if service.driver.borrow_mut().acknowledge() {
-                service.look_at_change();
-            }
-        });
-        service.wakeup.notify();
-    }
+    let acknowledge = || {
+        if service.driver.borrow_mut().acknowledge() {
+            service.look_at_change();
+        }
+    };
+    device::serve_interrupts(claim, INTERRUPT, acknowledge, || service.wakeup.notify()).await;
 }
 
 runtime::main!(component);

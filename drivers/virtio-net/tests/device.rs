@@ -5,6 +5,7 @@ mod common;
 use common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
 use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, TAKEN_OFFSET, USED_OFFSET};
+use virtio::takeover::Unfit;
 use virtio_net::Found;
 use virtio_net::driver::{JOURNAL_OFFSET, RING_BYTES, Refused, StartError, Why};
 use virtio_net::transport::{NotRunning, ResetError};
@@ -301,7 +302,7 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
     driver.set_promiscuous(true);
     step(&mut driver, ON, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(true)));
-    driver.restart(&mut machine.clone()).unwrap();
+    driver.restart(&mut machine.card.clone()).unwrap();
     step(&mut driver, ON, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(true)), "also by a device that was started again");
 
@@ -320,7 +321,7 @@ fn a_device_that_cannot_be_gone_on_with_is_reset_and_the_reason_told() {
         change(&machine);
         machine.start().unwrap().1
     };
-    let device = |why| Found::Reset(Why::Device(why));
+    let device = |why| Found::Reset(Why::Left(Unfit::Device(why)));
     assert_eq!(after(&|_| ()), Found::Running);
     assert_eq!(after(&|machine| machine.reaches_memory.set(false)), device(NotRunning::Quiet));
     // DEVICE_NEEDS_RESET beside all the others.
@@ -330,7 +331,7 @@ fn a_device_that_cannot_be_gone_on_with_is_reset_and_the_reason_told() {
     assert_eq!(after(&elsewhere), device(NotRunning::Queue(1)));
     // The driver died between a reset and its end, with a device that looks as if it ran.
     let starting = |machine: &Machine| machine.rings.write(JOURNAL_OFFSET + 8, &[0x10]).unwrap();
-    assert_eq!(after(&starting), Found::Reset(Why::Starting));
+    assert_eq!(after(&starting), Found::Reset(Why::Left(Unfit::Starting)));
 }
 
 #[test]
@@ -338,7 +339,7 @@ fn drivers_that_all_die_soon_do_not_go_on_for_ever() {
     let machine = Machine::new();
     let found = || machine.start().unwrap().1;
     let all: Vec<Found> = (0..5).map(|_| found()).collect();
-    let reset = Found::Reset(Why::Heirs(2));
+    let reset = Found::Reset(Why::Left(Unfit::Heirs(2)));
     assert_eq!(all, [Found::Fresh, Found::Running, Found::Running, reset, Found::Running]);
     for _ in 0..5 {
         let (mut driver, found) = machine.start().unwrap();
@@ -373,7 +374,7 @@ fn the_words_to_poll_are_those_the_device_writes() {
         assert!(machine.frame_arrives(&[1; 60]) && machine.frame_arrives(&[1; 60]));
         machine.used(1, 50, 0);
         assert_eq!(words(&driver), [2, 1], "turn {turn}");
-        driver.restart(&mut machine.clone()).unwrap();
+        driver.restart(&mut machine.card.clone()).unwrap();
         driver.flush();
     }
 }
@@ -394,7 +395,7 @@ fn frames_are_counted_until_the_device_is_reset() {
     let mut driver = machine.driver();
     assert_eq!(driver.next_frame(), (first, count + 2));
     let mut epochs = vec![first];
-    driver.restart(&mut machine.clone()).unwrap();
+    driver.restart(&mut machine.card.clone()).unwrap();
     epochs.push(driver.next_frame().0);
     assert_eq!(machine.driver().next_frame().0, epochs[1], "it was gone on with");
     epochs.push(machine.driver_that_resets().next_frame().0);
@@ -437,7 +438,7 @@ fn a_lying_device_cannot_break_it() {
             _ => driver.transmit(&[Span { buffer: (random(&mut seed) % 300) as u16, offset: 18, length: 60 }]),
         }
         if driver.look().is_err() {
-            driver.restart(&mut machine.clone()).unwrap();
+            driver.restart(&mut machine.card.clone()).unwrap();
         }
         let output = driver.take_output();
         for span in &output.received {

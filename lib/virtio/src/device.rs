@@ -3,6 +3,8 @@
 
 use abi::{Handle, Rights};
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 
 use crate::Transport;
 use crate::mmio::Mmio;
@@ -21,6 +23,36 @@ pub struct Claim {
 /// Which messages a device sends: of its queues, and of changes of its configuration.
 const QUEUES: u64 = 0;
 const CONFIGURATION: u64 = 1;
+
+/// A device has this long to become quiet after a reset, in nanoseconds.
+pub const RESET_NS: u64 = 100_000_000;
+/// A driver that serves for so long leaves its successor a device to go on with, in nanoseconds.
+pub const SERVED_NS: u64 = 200_000_000;
+
+/// Opens a device that we hold, and has its interrupts come: see [`open`] and [`interrupt`]. The
+/// error is for people.
+pub fn begin(
+    device: Handle,
+    kind: u32,
+    queues: u64,
+    configuration: u64,
+) -> Result<(Box<dyn Transport>, Claim), String> {
+    let (transport, claim) = open(device, kind).map_err(|reason| format!("the device cannot be used: {reason}"))?;
+    interrupt(claim, queues, configuration).map_err(|error| format!("no interrupt for the device: {error:?}"))?;
+    Ok((transport, claim))
+}
+
+/// Serves the interrupts of the queues for ever: those of a line are answered by `acknowledge`, and
+/// after each `wake` is called.
+pub async fn serve_interrupts(claim: Claim, badge: u64, mut acknowledge: impl FnMut(), mut wake: impl FnMut()) {
+    loop {
+        runtime::notified(badge).await;
+        if claim.line {
+            acknowledge();
+        }
+        wake();
+    }
+}
 
 /// Maps the registers of a device that we hold, virtio by PCI or by MMIO. `kind` is its number in
 /// section 5 of virtio 1.2. It interrupts nobody yet. The error is for people.
@@ -76,13 +108,6 @@ fn route(device: Handle, entry: u64, badge: u64) -> Result<(), abi::Error> {
     let routed = sys::device_interrupt(device, entry, notification);
     sys::cap_drop(notification)?;
     routed
-}
-
-/// An interrupt came: quiets the device by `acknowledge` where it holds a line up.
-pub fn answered(claim: Claim, acknowledge: &mut dyn FnMut()) {
-    if claim.line {
-        acknowledge();
-    }
 }
 
 fn open_pci(device: Handle) -> Result<Box<dyn Transport>, &'static str> {

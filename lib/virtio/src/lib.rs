@@ -18,6 +18,9 @@ pub mod port;
 pub mod ports;
 pub mod registers;
 pub mod stillness;
+pub mod takeover;
+#[cfg(not(target_os = "none"))]
+pub mod testing;
 pub mod transport;
 
 pub use transport::Transport;

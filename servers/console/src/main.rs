@@ -28,7 +28,7 @@ use contracts::descriptions;
 use contracts::process::ProcessClient;
 use packet::Memory;
 use runtime::{Region, Start};
-use virtio::device::{self, Card, Claim};
+use virtio::device::{self, Card, Claim, RESET_NS};
 use virtio::ports::KIND;
 
 runtime::main!(component);
@@ -36,8 +36,6 @@ runtime::main!(component);
 /// State of a fresh start: the first program is the foreground.
 const FRESH: (u16, u16, u32) = (24, 80, 1);
 
-/// The device has this long to become quiet after a reset, or to hear us.
-const DEVICE_NS: u64 = 100_000_000;
 /// Until a process server that is gone is asked again.
 const PAUSE_NS: u64 = 10_000_000;
 /// Badge bit of the streams' device; the one before is the serial line's.
@@ -141,11 +139,10 @@ fn run(start: &Start) -> system::Run {
 fn open_streams(start: &Start) -> Result<Option<(Streams, Claim)>, String> {
     let Some(found) = start.device("virtio-console") else { return Ok(None) };
     let region = start.region(streams::REGION).ok_or("the region streams is missing: correct system/*.toml")?;
-    let (transport, claim) = device::open(found.handle, KIND)?;
-    device::interrupt(claim, DEVICE_BIT, DEVICE_BIT).map_err(|error| format!("no interrupt: {error:?}"))?;
+    let (transport, claim) = device::begin(found.handle, KIND, DEVICE_BIT, DEVICE_BIT)?;
     let recovers = start.entrance() != Entrance::Fresh;
     let memory: Rc<dyn Memory> = Rc::new(region.memory());
-    let mut card = Card::new(claim, DEVICE_NS);
+    let mut card = Card::new(claim, RESET_NS);
     let (streams, found) = Streams::start(transport, memory, region.physical, recovers, &mut card)
         .map_err(|error| format!("their device does not start: {error:?}"))?;
     if let Found::Reset(why) = found {
@@ -156,11 +153,8 @@ fn open_streams(start: &Start) -> Result<Option<(Streams, Claim)>, String> {
 
 /// Looks at the streams' device at each interrupt, for ever.
 async fn hear(claim: Claim, console: Rc<Console>) {
-    loop {
-        console.look();
-        runtime::notified(DEVICE_BIT).await;
-        device::answered(claim, &mut || console.acknowledge());
-    }
+    console.look();
+    device::serve_interrupts(claim, DEVICE_BIT, || console.acknowledge(), || console.look()).await;
 }
 
 /// Ends the machine with the first program, when all that it wrote is kept or has left.

@@ -20,6 +20,7 @@ use packet::{Memory, OutOfBounds};
 use virtio::Transport;
 use virtio::port::{Broken, Position};
 use virtio::ports::{self, In, Out, Ports, Positions, StartError};
+use virtio::takeover;
 use virtio::transport::{DeviceOwner, NotRunning};
 
 /// Name of the region.
@@ -150,15 +151,7 @@ pub enum Word {
 }
 
 /// How the device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// As a predecessor left it, with all that was on its way.
-    Running,
-    /// It had no console before.
-    Fresh,
-    /// It had one whose work cannot be gone on with.
-    Reset(Why),
-}
+pub type Found = takeover::Found<Why>;
 
 /// Why a device was reset that had a console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,15 +17,11 @@ use disk_core::words;
 use packet::Notify;
 use runtime::{Bulk, Peer, Start};
 use virtio::Transport;
-use virtio::device::{self, Card, Claim};
+use virtio::device::{self, Card, Claim, RESET_NS, SERVED_NS};
 use virtio::stillness::Stillness;
 use virtio_blk::request::CLIENTS_MAX;
 use virtio_blk::{Answer, Driver, Found, Operation, Places};
 
-/// The device has this long to become quiet after a reset.
-const RESET_NS: u64 = 100_000_000;
-/// Who serves for so long leaves its successor a device to go on with.
-const SERVED_NS: u64 = 200_000_000;
 /// While the device has requests, we look so often whether it does something.
 const LOOK_NS: u64 = 500_000_000;
 /// A device that has something to do and does nothing for so long is reset: a host's disk may take
@@ -248,13 +244,10 @@ fn open(start: &Start, clients: usize) -> Option<(BlockDriver, Claim, Found)> {
         runtime::log!("no device virtio-blk was given: start the machine with a virtio disk");
         return None;
     };
-    let (transport, claim) = match device::open(found.handle, virtio_blk::KIND) {
+    let (transport, claim) = match device::begin(found.handle, virtio_blk::KIND, INTERRUPT, CHANGED) {
         Ok(opened) => opened,
-        Err(reason) => fail(format_args!("the device cannot be used: {reason}")),
+        Err(reason) => fail(format_args!("{reason}")),
     };
-    if let Err(error) = device::interrupt(claim, INTERRUPT, CHANGED) {
-        fail(format_args!("no interrupt for the device: {error:?}"));
-    }
     let [Some(rings), Some(data)] = ["disk-rings", "disk-data"].map(|name| start.region(name)) else {
         fail(format_args!("regions disk-rings or disk-data are missing: correct system/*.toml"));
     };
@@ -303,15 +296,12 @@ async fn component(start: Start) {
         runtime::spawn(serve_blocks(Rc::new(Session { service: service.clone(), client }), channel));
     }
     start.serving();
-    loop {
-        runtime::notified(INTERRUPT).await;
-        device::answered(claim, &mut || {
-            if service.driver.borrow_mut().acknowledge() {
-                service.look_at_change();
-            }
-        });
-        service.wakeup.notify();
-    }
+    let acknowledge = || {
+        if service.driver.borrow_mut().acknowledge() {
+            service.look_at_change();
+        }
+    };
+    device::serve_interrupts(claim, INTERRUPT, acknowledge, || service.wakeup.notify()).await;
 }
 
 runtime::main!(component);

@@ -8,15 +8,17 @@ pub mod world;
 
 use packet::{Memory, OutOfBounds};
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
-use virtio::transport::{DeviceOwner, QueueAddresses, Transport, status};
+pub use virtio::testing::{Bytes, Life, number, random};
+use virtio::testing::{FakeCard, put_used};
+use virtio::transport::{QueueAddresses, Transport, status};
 use virtio_blk::command::status::{IO_ERROR, OK, UNSUPPORTED};
 use virtio_blk::geometry::feature;
 use virtio_blk::record::{RING_BYTES, SLOTS_OFFSET};
 use virtio_blk::{Driver, Found, Operation, Places, Request, StartError};
 
-pub type Bytes = Rc<RefCell<Vec<u8>>>;
 pub type BlockDriver = Driver<Machine, Mortal>;
 pub const RINGS: u64 = 0x30_0000;
 pub const DATA: u64 = 0x1000_0000;
@@ -25,26 +27,6 @@ pub const DATA_BYTES: usize = 2 * PART_BYTES;
 pub const PART_BYTES: usize = 256 << 10;
 pub const SECTORS: u64 = 4096;
 pub const NAME: &[u8; 20] = b"a disk of the tests\0";
-
-/// How many stores a driver has left before it dies; `None`: it lives. What a dead one still does
-/// has no effect.
-#[derive(Clone, Default)]
-pub struct Life(Rc<Cell<Option<u64>>>);
-
-impl Life {
-    pub fn lasts(&self, stores: Option<u64>) {
-        self.0.set(stores);
-    }
-    pub fn is_over(&self) -> bool {
-        self.0.get() == Some(0)
-    }
-    /// A store; false if it does not happen any more.
-    fn store(&self) -> bool {
-        let left = self.0.get();
-        self.0.set(left.map(|left| left.saturating_sub(1)));
-        left != Some(0)
-    }
-}
 
 /// Memory that is written by a driver as long as it lives, at most eight bytes at a time.
 #[derive(Clone)]
@@ -90,65 +72,41 @@ impl Taken {
 /// What device and test both see.
 #[derive(Clone)]
 pub struct Machine {
-    pub life: Life,
+    pub card: FakeCard,
     pub rings: Bytes,
     pub data: Bytes,
     pub disk: Bytes,
     /// What would be left after the loss of power.
     pub durable: Bytes,
     pub configuration: Rc<RefCell<[u8; 64]>>,
-    pub status: Rc<Cell<u8>>,
-    pub reset_looks: Rc<Cell<u32>>,
-    pub features: Rc<Cell<u64>>,
     pub agreed: Rc<Cell<u64>>,
-    pub entries: Rc<Cell<u16>>,
     pub queue: Rc<Cell<Option<QueueAddresses>>>,
     pub seen: Rc<Cell<u16>>,
     pub taken: Rc<RefCell<Vec<Taken>>>,
-    pub reaches_memory: Rc<Cell<bool>>,
     /// It was notified and has not looked.
     pub is_notified: Rc<Cell<bool>>,
     pub notifications: Rc<Cell<u32>>,
     /// The driver was interrupted and has not looked.
     pub is_interrupted: Rc<Cell<bool>>,
-    pub resets: Rc<Cell<u32>>,
-    pub patience: Rc<Cell<u32>>,
 }
 
-impl DeviceOwner for Machine {
-    fn reaches_memory(&mut self) -> bool {
-        self.reaches_memory.get()
-    }
-    fn enable_bus_master(&mut self) -> bool {
-        if self.life.store() {
-            assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
-            self.reaches_memory.set(true);
-        }
-        true
-    }
-    fn has_timed_out(&mut self) -> bool {
-        self.patience.set(self.patience.get().saturating_sub(1));
-        self.patience.get() == 0
+impl Deref for Machine {
+    type Target = FakeCard;
+    fn deref(&self) -> &FakeCard {
+        &self.card
     }
 }
 
 impl Transport for Machine {
     fn status(&mut self) -> u8 {
-        let left = self.reset_looks.get();
-        self.reset_looks.set(left.saturating_sub(1));
-        if left > 0 { 0xff } else { self.status.get() }
+        self.card.read_status()
     }
     fn set_status(&mut self, status: u8) {
-        if !self.life.store() {
-            return;
-        }
-        self.status.set(status);
-        if status == 0 {
+        if self.card.write_status(status) {
             self.seen.set(0);
             self.queue.set(None);
             self.taken.borrow_mut().clear();
             self.is_notified.set(false);
-            self.resets.set(self.resets.get() + 1);
         }
     }
     fn features(&mut self) -> u64 {
@@ -185,35 +143,23 @@ impl Transport for Machine {
     }
 }
 
-pub fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
-    bytes.borrow()[at..at + N].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
-}
-
 impl Machine {
     pub fn new() -> Machine {
         let bytes = |length| Rc::new(RefCell::new(vec![0u8; length]));
         let machine = Machine {
-            life: Life::default(),
+            card: FakeCard::new(!feature::READ_ONLY),
             rings: bytes(RING_BYTES),
             data: bytes(DATA_BYTES),
             disk: bytes(SECTORS as usize * 512),
             durable: bytes(SECTORS as usize * 512),
             configuration: Rc::new(RefCell::new([0; 64])),
-            // As firmware may leave it.
-            status: Rc::new(Cell::new(status::DRIVER_OK)),
-            reset_looks: Rc::default(),
-            features: Rc::new(Cell::new(!feature::READ_ONLY)),
             agreed: Rc::default(),
-            entries: Rc::new(Cell::new(256)),
             queue: Rc::default(),
             seen: Rc::default(),
             taken: Rc::default(),
-            reaches_memory: Rc::default(),
             is_notified: Rc::default(),
             notifications: Rc::default(),
             is_interrupted: Rc::default(),
-            resets: Rc::default(),
-            patience: Rc::default(),
         };
         let words = [(8, 16_384), (12, 30), (20, 512), (36, 256), (40, 1), (48, 256), (52, 1)];
         words.into_iter().for_each(|(at, value)| machine.configure(at, value));
@@ -241,8 +187,8 @@ impl Machine {
             data_bytes: DATA_BYTES as u32,
             clients: CLIENTS,
         };
-        self.patience.set(10);
-        Driver::start(self.clone(), places, &mut self.clone())
+        self.begin();
+        Driver::start(self.clone(), places, &mut self.card.clone())
     }
 
     pub fn driver(&self) -> BlockDriver {
@@ -356,11 +302,7 @@ impl Machine {
 
     /// An entry in the used ring; interrupts if the driver wants it.
     pub fn used(&self, descriptor: u32, written: u32) {
-        let index = number::<2>(&self.rings, USED_OFFSET + 2) as u16;
-        let at = USED_OFFSET + 4 + usize::from(index % 256) * 8;
-        self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
-        self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
-        self.rings.store_u16(USED_OFFSET + 2, index.wrapping_add(1)).unwrap();
+        let index = put_used(&self.rings, 0, descriptor, written);
         let is_wanted = if self.has_event_index() {
             number::<2>(&self.rings, AVAILABLE_OFFSET + 4 + 2 * 256) as u16 == index
         } else {
@@ -403,12 +345,4 @@ pub fn request(client: u8, id: u64, operation: Operation, sector: u64, sectors: 
     let own = u32::from(client) * PART_BYTES as u32;
     let offset = if operation.has_data() { own + (id % 64) as u32 * 4096 } else { 0 };
     Request { client, id, operation, sector, sectors, offset }
-}
-
-/// xorshift64: the same chances in every run.
-pub fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }

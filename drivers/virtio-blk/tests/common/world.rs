@@ -236,8 +236,8 @@ impl World {
         if driver.look().is_err() {
             let has_lied = std::mem::take(&mut self.has_lied);
             assert!(self.may_fail || has_lied, "the device is taken for broken");
-            self.machine.patience.set(10);
-            let restarted = driver.restart(&mut self.machine.clone());
+            self.machine.begin();
+            let restarted = driver.restart(&mut self.machine.card.clone());
             assert!(restarted.is_ok() || self.machine.life.is_over(), "{restarted:?}");
         }
         if !self.machine.life.is_over() {

@@ -4,38 +4,19 @@
 
 use packet::{BUFFER_BYTES, Memory, OutOfBounds, POOL_BYTES};
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
-use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
+use virtio::pool_queue::AVAILABLE_OFFSET;
+pub use virtio::testing::{Bytes, Life, number, random};
+use virtio::testing::{FakeCard, put_used};
 use virtio_net::driver::{Driver, RING_BYTES, Region, StartError};
-use virtio_net::transport::{QueueAddresses, Transport, status};
-use virtio_net::{DeviceOwner, Found, Places};
+use virtio_net::transport::{QueueAddresses, Transport};
+use virtio_net::{Found, Places};
 
-pub type Bytes = Rc<RefCell<Vec<u8>>>;
 pub type NetDriver = Driver<Machine, Mortal>;
 pub const RECEIVE_PHYSICAL: u64 = 0x10_0000;
 pub const TRANSMIT_PHYSICAL: u64 = 0x20_0000;
 pub const RINGS_PHYSICAL: u64 = 0x30_0000;
-
-/// How many stores a driver has left before it dies; `None`: it lives. What a dead one still does
-/// has no effect.
-#[derive(Clone, Default)]
-pub struct Life(Rc<Cell<Option<u64>>>);
-
-impl Life {
-    /// From now on, for so many stores, or for ever.
-    pub fn lasts(&self, stores: Option<u64>) {
-        self.0.set(stores);
-    }
-    pub fn is_over(&self) -> bool {
-        self.0.get() == Some(0)
-    }
-    /// A store; false if it does not happen any more.
-    fn store(&self) -> bool {
-        let left = self.0.get();
-        self.0.set(left.map(|left| left.saturating_sub(1)));
-        left != Some(0)
-    }
-}
 
 /// Memory that is written by a driver as long as it lives.
 #[derive(Clone)]
@@ -56,57 +37,32 @@ impl Memory for Mortal {
 /// What device and test both see.
 #[derive(Clone)]
 pub struct Machine {
-    pub life: Life,
+    pub card: FakeCard,
     pub rings: Bytes,
     pub receive: Bytes,
     pub transmit: Bytes,
-    pub status: Rc<Cell<u8>>,
-    pub reset_looks: Rc<Cell<u32>>,
-    pub features: Rc<Cell<u64>>,
-    pub entries: Rc<Cell<u16>>,
     pub queues: Rc<RefCell<[Option<QueueAddresses>; 3]>>,
     pub seen: Rc<Cell<[u16; 3]>>,
     pub link: Rc<Cell<u8>>,
-    pub reaches_memory: Rc<Cell<bool>>,
     pub notified: Rc<Cell<[u32; 3]>>,
-    pub resets: Rc<Cell<u32>>,
     pub acknowledged: Rc<Cell<u32>>,
-    /// Looks that a driver has left at a device that takes its time.
-    pub patience: Rc<Cell<u32>>,
 }
 
-impl DeviceOwner for Machine {
-    fn reaches_memory(&mut self) -> bool {
-        self.reaches_memory.get()
-    }
-    fn enable_bus_master(&mut self) -> bool {
-        if self.life.store() {
-            assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
-            self.reaches_memory.set(true);
-        }
-        true
-    }
-    fn has_timed_out(&mut self) -> bool {
-        self.patience.set(self.patience.get().saturating_sub(1));
-        self.patience.get() == 0
+impl Deref for Machine {
+    type Target = FakeCard;
+    fn deref(&self) -> &FakeCard {
+        &self.card
     }
 }
 
 impl Transport for Machine {
     fn status(&mut self) -> u8 {
-        let left = self.reset_looks.get();
-        self.reset_looks.set(left.saturating_sub(1));
-        if left > 0 { 0xff } else { self.status.get() }
+        self.card.read_status()
     }
     fn set_status(&mut self, status: u8) {
-        if !self.life.store() {
-            return;
-        }
-        self.status.set(status);
-        if status == 0 {
+        if self.card.write_status(status) {
             self.seen.set([0; 3]);
             *self.queues.borrow_mut() = [None; 3];
-            self.resets.set(self.resets.get() + 1);
         }
     }
     fn features(&mut self) -> u64 {
@@ -140,31 +96,19 @@ impl Transport for Machine {
     }
 }
 
-pub fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
-    bytes.borrow()[at..at + N].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
-}
-
 impl Machine {
     pub fn new() -> Machine {
         let bytes = |length| Rc::new(RefCell::new(vec![0u8; length]));
         Machine {
-            life: Life::default(),
+            card: FakeCard::new(u64::MAX),
             rings: bytes(RING_BYTES),
             receive: bytes(POOL_BYTES),
             transmit: bytes(POOL_BYTES),
-            // As firmware may leave it.
-            status: Rc::new(Cell::new(status::DRIVER_OK)),
-            reset_looks: Rc::default(),
-            features: Rc::new(Cell::new(u64::MAX)),
-            entries: Rc::new(Cell::new(256)),
             queues: Rc::default(),
             seen: Rc::default(),
             link: Rc::default(),
-            reaches_memory: Rc::default(),
             notified: Rc::default(),
-            resets: Rc::default(),
             acknowledged: Rc::default(),
-            patience: Rc::default(),
         }
     }
 
@@ -175,8 +119,8 @@ impl Machine {
             receive: RECEIVE_PHYSICAL,
             transmit: Region { memory: mortal(&self.transmit), physical: TRANSMIT_PHYSICAL },
         };
-        self.patience.set(10);
-        Driver::start(self.clone(), places, &mut self.clone())
+        self.begin();
+        Driver::start(self.clone(), places, &mut self.card.clone())
     }
 
     pub fn driver(&self) -> NetDriver {
@@ -212,12 +156,7 @@ impl Machine {
     }
 
     pub fn used(&self, queue: usize, descriptor: u32, written: u32) {
-        let base = self.base(queue).unwrap() + USED_OFFSET;
-        let index = number::<2>(&self.rings, base + 2) as u16;
-        let at = base + 4 + usize::from(index % 256) * 8;
-        self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
-        self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
-        self.rings.write(base + 2, &index.wrapping_add(1).to_le_bytes()).unwrap();
+        put_used(&self.rings, self.base(queue).unwrap(), descriptor, written);
     }
 
     /// The next command: its bytes, and where its answer goes. Carried out when it is answered.
@@ -254,12 +193,4 @@ impl Machine {
         self.used(0, descriptor.into(), frame.len() as u32 + 12);
         true
     }
-}
-
-/// xorshift64: the same chances in every run.
-pub fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
