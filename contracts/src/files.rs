@@ -289,7 +289,7 @@ pub trait Files {
     #[op(repeatable)]
     async fn path_of(&self, id: DescriptionId) -> Result<String, DescriptionError>;
 
-    /// Takes or gives back a lock, whole or not at all. With `wait`, waits until nothing stands in
+    /// Takes or releases a lock, whole or not at all. With `wait`, waits until nothing stands in
     /// the way (`Deadlock` if that would be for ever); without, `WouldBlock`. `NoLocks`.
     #[op]
     async fn lock(&self, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError>;

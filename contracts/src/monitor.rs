@@ -193,7 +193,7 @@ pub trait Monitor {
     #[op]
     async fn open(&self, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError>;
 
-    /// Forgets a channel; an end that still runs on that core sees it closed by the other. Between
+    /// Drops a channel; an end that still runs on that core sees it closed by the other. Between
     /// cores the client's core goes first, as it borrows the memory. Fine if it is gone.
     #[op]
     async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;

@@ -84,7 +84,7 @@ pub trait Network {
     #[op(oneway)]
     fn release_buffers(&self, buffers: Vec<u16>);
 
-    /// Frames arrived; their buffers are the client's until given back.
+    /// Frames arrived; their buffers are the client's until it returns them.
     #[event]
     fn received(&self, frames: Vec<Span>);
 

@@ -58,7 +58,7 @@ pub trait Packets {
     #[op(oneway)]
     fn release_buffers(&self, buffers: Vec<u16>);
 
-    /// Packets arrived; their buffers are the client's until given back.
+    /// Packets arrived; their buffers are the client's until it returns them.
     #[event]
     fn received(&self, packets: Vec<Span>);
 

@@ -99,7 +99,7 @@ pub enum Flush {
     Page(u64),
 }
 
-/// What was to be forgotten since the last time this was asked.
+/// What was flushed since this was asked last.
 pub fn take_flushes() -> Vec<Flush> {
     FLUSHES.take()
 }

@@ -1,4 +1,4 @@
-//! The driver as a step machine: device and clients' wishes in, frames and free buffers out.
+//! The driver as a step machine: device and clients' requests in, frames and free buffers out.
 
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};

@@ -196,7 +196,7 @@ fn turn(service: &Service, boxes: &mut Outboxes) -> bool {
         && received
 }
 
-/// A turn after each batch of wishes or interrupts.
+/// A turn after each batch of requests or interrupts.
 async fn turns(service: Rc<Service>) {
     let mut boxes = Outboxes::default();
     loop {

@@ -30,7 +30,7 @@ impl Request {
         self.caller.domain().share().find::<SharedShare>(share, Rights::READ)?.0.find(id)
     }
 
-    /// An object that may be named in a shared share, with a reference that the caller gives back.
+    /// An object that may be named in a shared share, with a reference that the caller releases.
     /// One in a shared share is given a private object that stands for it, paid by the caller's
     /// domain.
     pub(super) fn object_anywhere<T: Object>(

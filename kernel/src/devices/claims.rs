@@ -2,7 +2,7 @@
 //! all.
 //!
 //! A core sets its own bit first and looks at the others' second, so of two that claim at once at
-//! least one sees the other and gives way: never both have it, and it may be that neither does.
+//! least one sees the other and backs off: never both have it, and it may be that neither does.
 
 use crate::arch::{cores, instance};
 use crate::boot::info::machine;

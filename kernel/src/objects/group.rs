@@ -3,8 +3,8 @@
 //! A group belongs to an account, and accounts split from that one share it, so that a program
 //! gets no more time by making contexts or accounts. Each priority has a band of its own in it.
 //! Invariants: the first of a band's waiting time represents the band in the ready queue of its
-//! priority, and the rest waits in the band; while none of its time runs, more than nothing is left
-//! of its turn; the account that a group belongs to outlives all that share it.
+//! priority, and the rest waits in the band; while none of its time runs, some of its turn is left;
+//! the account that a group belongs to outlives all that share it.
 
 use super::{List, Made, Ptr, Ram, Schedule};
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};

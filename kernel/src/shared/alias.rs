@@ -113,7 +113,7 @@ pub enum New {
 }
 
 /// A shared object that a call names: by a name of this core, which stays while the call lasts, or
-/// with a reference that [`Found::end`] gives back.
+/// with a reference that [`Found::end`] releases.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Found {

@@ -16,7 +16,7 @@ fn table(share: SharedObject) -> Table<'static> {
     Table::new(share.pool.lines(share.behind_lock(), BUCKET_LINES as usize))
 }
 
-/// What `id` names in `share`, with a reference that the caller gives back, and with what rights.
+/// What `id` names in `share`, with a reference that the caller releases, and with what rights.
 pub(super) fn find(share: SharedObject, id: u64) -> Result<(SharedObject, Rights), Error> {
     let section = registry::reader().enter();
     let entry = table(share).find(&share.pool, id, &section).ok_or(Error::BadHandle)?;

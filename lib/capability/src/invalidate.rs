@@ -1,6 +1,6 @@
 //! One-phase commit: taking translations of a segment away, or narrowing them, on every core.
 //!
-//! Nothing has to be agreed on: each node narrows what it has and says so. When all have, no
+//! Nothing has to be agreed on: each node downgrades what it has and says so. When all have, no
 //! translation that was there at the start allows more than was left. Translations made later by
 //! holders of capabilities are not meant; who wants none revokes.
 

@@ -205,7 +205,7 @@ pub enum Message {
     /// To an object's home: the sender's last capability of it is deleted; `true` if it was the
     /// last anywhere.
     Dropped(ObjectId, bool),
-    /// One phase: narrow translations of the segment, then answer.
+    /// One phase: downgrade translations of the segment, then answer.
     Invalidate(u64, ObjectId, Rights),
     /// Done.
     Invalidated(u64),

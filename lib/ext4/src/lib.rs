@@ -72,7 +72,7 @@ pub trait Blocks {
     fn block(&self, number: u64) -> Option<&Block>;
 }
 
-/// Block `number`, or the wish for it.
+/// Block `number`, or a request for it.
 fn need<B: Blocks>(blocks: &B, number: u64) -> Result<&Block, Stop> {
     blocks.block(number).ok_or(Stop::Need(number))
 }

@@ -14,7 +14,7 @@ use crate::key::{KEY_BYTES, VolumeKey};
 /// A header is data of the disk: without a limit it could have the reader fill 4 TiB, 2^32 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Most KiB that argon2id may fill at a time. What was filled is given back after each slot.
+    /// Most KiB that argon2id may fill at a time. It is freed after each slot.
     pub memory_kib: u32,
     /// KiB that argon2id may fill in all, over all passes of all slots.
     pub filled_kib: u64,

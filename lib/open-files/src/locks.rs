@@ -97,7 +97,7 @@ impl Locks {
         Some(Lock { kind, hold: Some(found.hold), from: found.from, to: found.to, process: found.process })
     }
 
-    /// Takes, changes or gives back a lock. `WouldBlock` if another stands in the way, `NoLocks`;
+    /// Takes, changes or releases a lock. `WouldBlock` if another stands in the way, `NoLocks`;
     /// then nothing changed. `true` if others may have become free.
     pub fn set(&mut self, inode: FileId, owner: Owner, lock: &Lock) -> Result<bool, Error> {
         if lock.from >= lock.to {

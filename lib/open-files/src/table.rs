@@ -56,7 +56,7 @@ impl<T> Open<T> {
     }
 }
 
-/// What became of a description when a reference was given back.
+/// What became of a description when a reference was released.
 #[derive(Debug)]
 pub struct Released<T> {
     /// The client had one.

@@ -25,7 +25,7 @@ impl<T: Clone> Outbox<T> {
         }
     }
 
-    /// Forgets all: the receiver was restarted.
+    /// Discards all: the receiver was restarted.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }

@@ -1,4 +1,4 @@
-//! Blocks of a few sizes that were given back and are given out again: most of what a component
+//! Blocks of a few sizes that were freed and are allocated again: most of what a component
 //! allocates lives as long as a request, and an allocator for all sizes takes ten times as long.
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -11,7 +11,7 @@ const LARGEST_BYTES: usize = 1024;
 const CLASSES: usize = LARGEST_BYTES / STEP_BYTES;
 /// Blocks of larger alignment are not kept.
 const ALIGNMENT: usize = 16;
-/// Bytes of a class that are kept; what is given back beyond goes on to the allocator below.
+/// Bytes of a class that are kept; what is freed beyond goes on to the allocator below.
 const KEPT_BYTES: usize = 4096;
 
 /// A block that is kept: it holds the next one.

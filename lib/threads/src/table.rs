@@ -165,8 +165,8 @@ impl Table {
         Ok(())
     }
 
-    /// The current thread waits for the end of another. `Some`: it has ended, and is forgotten now.
-    /// `None`: it waits; to be asked again.
+    /// The current thread waits for the end of another. `Some`: it has ended, and its entry is
+    /// free. `None`: it waits; to be asked again.
     pub fn join(&mut self, other: ThreadId) -> Result<Option<Outcome>, Refused> {
         let current = self.current;
         let entry = self.entry(other).ok_or(Refused::NotFound)?;

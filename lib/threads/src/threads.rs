@@ -104,7 +104,7 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Threads {
-    /// None yet. `stack_pages` for each; with `has_ticks` a thread that does not give way is
+    /// None yet. `stack_pages` for each; with `has_ticks` a thread that does not yield is
     /// interrupted at the end of the program's slice. `on_fault` is asked about faults.
     ///
     /// # Safety
@@ -139,7 +139,7 @@ impl Threads {
         undisturbed(|| self.0.table.borrow_mut().wake(thread))
     }
 
-    /// How a thread has ended, which is then forgotten; `None`: it has not.
+    /// How a thread has ended, whose entry is freed then; `None`: it has not.
     pub fn ended(&self, thread: ThreadId) -> Result<Option<Outcome>, Refused> {
         undisturbed(|| self.0.table.borrow_mut().join(thread))
     }
@@ -327,7 +327,7 @@ pub fn spawn(entry: Entry, argument: u64) -> Result<ThreadId, Refused> {
     of_thread(|inner| inner.add(entry, argument)).unwrap_or(Err(Refused::NotFound))
 }
 
-/// Waits until another thread has ended, and forgets it.
+/// Waits until another thread has ended, and frees its entry.
 pub fn join(other: ThreadId) -> Result<Outcome, Refused> {
     of_thread(|inner| {
         loop {

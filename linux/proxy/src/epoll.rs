@@ -347,7 +347,7 @@ impl Candidates {
         }
     }
 
-    /// A server forgot its watches. Gives as [`changed`](Candidates::changed).
+    /// A server lost its watches. Gives as [`changed`](Candidates::changed).
     pub fn all_changed(&mut self, server: u32) -> Vec<u64> {
         let objects: Vec<Object> =
             self.watchers.range((server, 0)..=(server, u64::MAX)).map(|(object, _)| *object).collect();

@@ -24,7 +24,7 @@ pub const PROXY_END: u64 = abi::layout::PROXY_END;
 pub const STATE_BASE: u64 = 0x0000_7100_0000_0000;
 /// From the state region up to here everything is the proxy's: state, start page, channels, heap.
 pub const RESERVED_END: u64 = 0x0000_7600_0000_0000;
-/// Areas without a wish are placed upwards from here, so that one that is mapped after another
+/// Areas without a hint are placed upwards from here, so that one that is mapped after another
 /// continues it: a segment grows at its end only.
 pub const PLACE_BASE: u64 = 0x0000_7f80_0000_0000;
 /// And end below this. What does not fit is placed from [`RESERVED_END`] on.
@@ -393,7 +393,7 @@ impl Memory {
         Ok(areas.partition_point(|area| area.end <= start)..areas.partition_point(|area| area.start < end))
     }
 
-    /// Forgets whatever lies in the range and tells each piece. `ENOMEM` when a cut needs an entry
+    /// Removes what lies in the range and tells each piece. `ENOMEM` when a cut needs an entry
     /// more than there is.
     pub fn remove(&mut self, start: u64, end: u64, mut each: impl FnMut(&Area)) -> Result<(), Errno> {
         let range = self.inside(start, end)?;

@@ -74,7 +74,7 @@ impl Input {
         room
     }
 
-    /// Forgets all that was typed.
+    /// Discards all that was typed.
     pub fn flush(&mut self) {
         self.pending.clear();
         self.edited.clear();

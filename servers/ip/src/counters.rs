@@ -64,6 +64,6 @@ counters! {
     no_buffer,
     /// Frames given to a restarted driver again.
     resubmitted,
-    /// A buffer given back that was not out.
+    /// A buffer returned that was not out.
     bad_releases,
 }

@@ -22,14 +22,14 @@ const REQUESTS: u32 = 3;
 const LEASE_MIN_S: u32 = 60;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// An address on loan. Times are nanoseconds since boot.
+/// A leased address. Times are nanoseconds since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What was lent.
+    /// What was leased.
     pub host: Host,
     /// By whom.
     pub server: Ipv4Addr,
-    /// Ask the lender from here on,
+    /// Ask that server from here on,
     pub renew_ns: u64,
     /// everybody from here on,
     pub rebind_ns: u64,

@@ -55,7 +55,7 @@ impl Table {
         self.is_whole = true;
     }
 
-    /// Forgets all of a component; gives the contracts that it served.
+    /// Removes all of a component; gives the contracts that it served.
     pub fn unregister(&mut self, component: &str) -> Vec<String> {
         let gone = self.entries.extract_if(.., |(_, name), _| name == component);
         gone.map(|((contract, _), _)| contract).collect()

@@ -182,7 +182,7 @@ pub fn wait() -> ! {
     wait_for_event()
 }
 
-/// Goes on at `function`, forgetting the present stack.
+/// Continues at `function` on a fresh stack; the present one is discarded.
 ///
 /// # Safety
 /// Nothing on the present stack is needed any more.

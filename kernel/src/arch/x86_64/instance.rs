@@ -90,7 +90,7 @@ pub fn kernel_root() -> Root {
     KERNEL_ROOT.get()
 }
 
-/// Builds the shared tables under the boot root and narrows it to what a starting core needs.
+/// Builds the shared tables under the boot root and reduces it to what a starting core needs.
 /// `None`: `frames` is exhausted.
 ///
 /// # Safety

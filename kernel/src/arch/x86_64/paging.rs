@@ -159,13 +159,13 @@ pub unsafe fn load_root(root: Root) {
     unsafe { cpu::set_page_table(root.0.0) }
 }
 
-/// Forgets this core's cached translation of one page.
+/// Flushes one page from this core's TLB.
 pub fn flush_page(address: u64) {
     // SAFETY: dropping a cached translation is always sound.
     unsafe { core::arch::asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) }
 }
 
-/// Forgets all of this core's cached user translations.
+/// Flushes all user translations from this core's TLB.
 pub fn flush_all() {
     // SAFETY: reloads what is loaded.
     unsafe { cpu::set_page_table(cpu::page_table()) }

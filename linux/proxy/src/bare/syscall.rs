@@ -227,8 +227,7 @@ macro_rules! dispatch {
             match call { $( $( Call::$name => first!(arguments $arguments $class $handler), )? )* }
         }
 
-        /// Lets a thread that was not answered at once stand in line, if all it waits for is
-        /// another thread.
+        /// Queues a thread that was not answered at once, if all it waits for is another thread.
         #[allow(unused_variables)]
         fn sleeps(call: Call, arguments: &[u64; 6]) -> Option<Line> {
             match call { $( $( Call::$name => line!(arguments $arguments $( $line )?), )? )* }
