@@ -166,7 +166,29 @@ mod tests {
         }
         let absent: Vec<_> = ABSENT.iter().map(|(_, name)| *name).collect();
         writeln!(text, "\nKnown by name and absent: {}.", absent.join(", ")).unwrap();
-        text + &flags(&groups)
+        wrapped(&(text + &flags(&groups)))
+    }
+
+    /// The page with its paragraphs wrapped at 120 columns; rows of tables stay as they are.
+    fn wrapped(text: &str) -> String {
+        let mut page = String::new();
+        for line in text.lines() {
+            let mut column = 0;
+            for word in line.split(' ') {
+                let columns = word.chars().count();
+                if column > 0 && !line.starts_with('|') && column + 1 + columns > 120 {
+                    page.push('\n');
+                    column = 0;
+                } else if column > 0 {
+                    page.push(' ');
+                    column += 1;
+                }
+                page.push_str(word);
+                column += columns;
+            }
+            page.push('\n');
+        }
+        page
     }
 
     /// A number of C.
