@@ -80,8 +80,7 @@ pub mod context {
     pub const FPU: u64 = 1;
     /// May call `ContextProxy`.
     pub const LINUX: u64 = 2;
-    /// Shortest limit of `ContextWatch`: so probes are rare beside the work that they watch, though
-    /// a program watches thousands of contexts.
+    /// Shortest limit of `ContextWatch`: so probes are rare beside the work that they watch.
     pub const WATCH_LIMIT_MIN_NS: u64 = 100_000_000;
 }
 

@@ -232,12 +232,14 @@ impl Scheduler {
     fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
             context.watch_left.set((WATCH_PROBES, progress(context)));
-            self.watch_next(context, hardware::now_ns());
+            self.watch_next(context, hardware::now_ns(), 0);
         }
     }
 
-    fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64) {
-        context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_PROBES)));
+    /// Has the context probed a step of its limit from now on, or at `earliest_ns` if that is later.
+    fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64, earliest_ns: u64) {
+        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
+        context.watch_ns.set(now_ns.saturating_add(step_ns).max(earliest_ns));
         self.watches.insert(entry(context));
         self.arm_timer(context.watch_ns.get());
     }
@@ -426,7 +428,8 @@ impl Kernel {
         let since = if adds_up { Progress { cpu_ns: then.cpu_ns, ..now } } else { now };
         context.watch_left.set((left, since));
         if left > 0 {
-            self.scheduler.watch_next(context, now_ns);
+            let payer = context.header().payer().expect("only the root Ram pays for itself");
+            self.scheduler.watch_next(context, now_ns, payer.group().take_probe(now_ns));
         } else if let Some(target) = Notification::kept(&context.watch_target) {
             target.send(self);
         } else if self.first == Some(context.domain()) {

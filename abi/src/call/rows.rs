@@ -337,7 +337,8 @@ macro_rules! for_each_call {
 
 /// Has the watchdog report a context that has notifications pending but has not called `Wait` for
 /// this long, because it loops, or waits for a semaphore or a caller. Reports a stall once. 0 ends
-/// the watch.
+/// the watch. Contexts that share turns (`RamSplit`) share 1,000 probes a second, so a stall among
+/// more than 12 is reported later.
 62 fn context_watch = ContextWatch []
     (context: Cap<ExecutionContext, CONTROL>, limit_ns: WatchLimit, target: OptionalTarget) -> ()
     | PeerDead "it has ended: make another";

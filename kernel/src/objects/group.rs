@@ -16,6 +16,9 @@ use core::ptr::NonNull;
 
 /// How long a group runs before others of the priority do.
 pub const TURN_NS: i64 = 5_000_000;
+/// How far apart the watchdog's probes of a group's contexts are, on average: 12 contexts can have
+/// one each 12.5 ms.
+pub const PROBE_NS: u64 = 1_000_000;
 
 /// A group's ready time of one priority.
 pub struct Band {
@@ -37,6 +40,8 @@ impl Band {
 /// Those that share turns.
 pub struct Group {
     bands: [Band; PRIORITIES],
+    /// Until when probes of its contexts are taken.
+    probes_ns: Cell<u64>,
 }
 const _: () = assert!(size_of::<Group>() <= PAGE_BYTES);
 
@@ -58,6 +63,12 @@ impl Group {
         unsafe { Ptr::new(NonNull::from(&self.bands[priority])) }
     }
 
+    /// Takes the next probe of one of its contexts: when it may be at the earliest.
+    pub(crate) fn take_probe(&self, now_ns: u64) -> u64 {
+        self.probes_ns.set(self.probes_ns.get().max(now_ns) + PROBE_NS);
+        self.probes_ns.get()
+    }
+
     /// A group in a page of its own, charged to `payer`, or to nobody.
     pub(super) fn create(kernel: &mut Kernel, payer: Option<Ptr<Ram>>) -> Made<Group> {
         let frame = match payer {
@@ -68,7 +79,7 @@ impl Group {
         let place = NonNull::new(phys_to_virt(frame).cast::<Group>()).expect("direct map is not at zero");
         // SAFETY: a fresh page in the direct map.
         unsafe {
-            place.write(Group { bands: core::array::from_fn(|_| band()) });
+            place.write(Group { bands: core::array::from_fn(|_| band()), probes_ns: Cell::new(0) });
             Ok(Ptr::new(place))
         }
     }

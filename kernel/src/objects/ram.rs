@@ -8,7 +8,7 @@
 //! share pages of equal places, the first place for the page's own bookkeeping.
 
 use super::frames;
-use super::group::{Band, Group, Turns};
+use super::group::{Group, Turns};
 use super::{AnyObject, Header, Link, Linked, List, Made, Object, Ptr, Schedule, linked};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
@@ -106,9 +106,9 @@ impl Ram {
         self.parent.is_none()
     }
 
-    /// The band in which time of that priority waits that it pays for.
-    pub(super) fn band(&self, priority: usize) -> Ptr<Band> {
-        self.group.get().band(priority)
+    /// The group whose turns and probes those have that it pays for.
+    pub(crate) fn group(&self) -> Ptr<Group> {
+        self.group.get()
     }
 
     /// Pages charged.
@@ -167,7 +167,7 @@ impl Ptr<Ram> {
         self.leader.set(None);
         kernel.update_accounting();
         for time in actors().filter_map(|actor| actor.cast::<Schedule>().ok()) {
-            kernel.scheduler.set_band(time, self.band(time.priority));
+            kernel.scheduler.set_band(time, self.group().band(time.priority));
         }
         kernel.release(leader);
         Ok(())

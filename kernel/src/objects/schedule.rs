@@ -61,7 +61,7 @@ impl Schedule {
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
         let (slice, left_ns, spent_ns) = (Cell::new(slice_ns), Cell::new(slice_ns as i64), Cell::new(0));
-        let band = header.payer().expect("only the root Ram pays for itself").band(priority);
+        let band = header.payer().expect("only the root Ram pays for itself").group().band(priority);
         Schedule {
             header,
             context: Cell::new(Some(context)),

@@ -15,18 +15,18 @@ const SECOND_NS: u64 = 1_000_000_000;
 const PRIORITY: usize = 1;
 
 impl World {
-    fn account(&mut self, of: Ptr<Ram>, turns: Turns) -> Ptr<Ram> {
+    pub(super) fn account(&mut self, of: Ptr<Ram>, turns: Turns) -> Ptr<Ram> {
         of.split(&mut self.kernel, 10_000, turns).unwrap()
     }
 
-    fn home(&mut self, ram: Ptr<Ram>) -> Ptr<Domain> {
+    pub(super) fn home(&mut self, ram: Ptr<Ram>) -> Ptr<Domain> {
         let domain = Ptr::<Domain>::create(&mut self.kernel, ram, 0, super::name()).unwrap();
         domain.keep_alive();
         domain
     }
 
     /// One that computes for ever.
-    fn busy(&mut self, domain: Ptr<Domain>, number: u64, priority: usize, slice_ns: u64) -> Ptr<Context> {
+    pub(super) fn busy(&mut self, domain: Ptr<Domain>, number: u64, priority: usize, slice_ns: u64) -> Ptr<Context> {
         let kernel = &mut *self.kernel;
         let ram = domain.ram();
         let place = PageRun { start: layout::REGIONS + number * crate::memory::PAGE_BYTES as u64, pages: 1 };
@@ -50,7 +50,7 @@ impl World {
         self.kernel.update_accounting();
     }
 
-    fn end_homes(mut self, homes: &[Ptr<Domain>], accounts: &[Ptr<Ram>]) {
+    pub(super) fn end_homes(mut self, homes: &[Ptr<Domain>], accounts: &[Ptr<Ram>]) {
         for home in homes {
             let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
             self.kernel.kill(*home, death);

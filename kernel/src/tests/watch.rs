@@ -1,12 +1,16 @@
 //! A hang is told from all that looks like one.
 
 use super::World;
-use crate::hardware::set_clock;
-use crate::objects::context::State;
+use crate::arch::context::Event;
+use crate::hardware::{self, set_clock};
+use crate::memory::PAGE_BYTES;
+use crate::objects::context::{Options, State};
+use crate::objects::group::{PROBE_NS, Turns};
+use crate::objects::mapping::PageRun;
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Ptr};
-use abi::Rights;
+use abi::{Rights, layout};
 
 const LIMIT_NS: u64 = 80_000_000;
 /// More looks than a hang survives.
@@ -37,7 +41,7 @@ fn probes_until_reported(between: Between) -> Option<u64> {
     context.watch_limit_ns.set(LIMIT_NS);
     kernel.signal(context, 1);
     (1..=LOOKS).find(|_| {
-        let step_ns = context.watch_ns.get() - crate::hardware::now_ns();
+        let step_ns = context.watch_ns.get() - hardware::now_ns();
         set_clock(context.watch_ns.get() + between.late_ns);
         domain.cpu_ns.set(domain.cpu_ns.get() + step_ns * between.cpu_percent / 100);
         domain.soft_faults.set(domain.soft_faults.get() + between.new_pages);
@@ -49,7 +53,7 @@ fn probes_until_reported(between: Between) -> Option<u64> {
 /// A limit so short that probes would take the core's time is refused.
 #[test]
 fn a_limit_has_a_minimum() {
-    const MIN_NS: u64 = abi::layout::context::WATCH_LIMIT_MIN_NS;
+    const MIN_NS: u64 = layout::context::WATCH_LIMIT_MIN_NS;
     set_clock(0);
     let mut world = World::new(512);
     world.monitor();
@@ -148,13 +152,13 @@ fn who_lends_to_what_hangs_has_it_found() {
             .map(|context| context.watch_ns.get())
             .min();
         let Some(next_ns) = next_ns else { break };
-        hung.cpu_ns.set(hung.cpu_ns.get() + next_ns - crate::hardware::now_ns());
+        hung.cpu_ns.set(hung.cpu_ns.get() + next_ns - hardware::now_ns());
         set_clock(next_ns);
         kernel.on_timer();
         looks += 1;
     }
     assert_eq!(told.pending.replace(0), BADGE, "after {looks} looks");
-    assert_eq!(crate::hardware::now_ns(), LIMIT_NS / 8 * 9);
+    assert_eq!(hardware::now_ns(), LIMIT_NS / 8 * 9);
     // The donation ends, and with it the looks at who has nothing pending.
     kernel.release_donors(callee);
     caller.pending.set(0);
@@ -162,4 +166,53 @@ fn who_lends_to_what_hangs_has_it_found() {
     kernel.on_timer();
     assert!(!callee.watch.is_linked() && !caller.watch.is_linked());
     assert_eq!(told.pending.get(), 0);
+}
+
+/// A program has 2,000 contexts watched that never take what they were notified of: their probes
+/// are bounded, each has its turn, and the hang of another program is found as if it were alone.
+#[test]
+fn many_watched_contexts_share_the_probes_of_one_program() {
+    const COUNT: u64 = 2_000;
+    const LIMIT_NS: u64 = layout::context::WATCH_LIMIT_MIN_NS;
+    const FOR_NS: u64 = 4_000_000_000;
+    set_clock(0);
+    let mut world = World::new(16_000);
+    let root = world.ram;
+    let accounts = [Turns::Own, Turns::Own, Turns::Own].map(|turns| world.account(root, turns));
+    let homes = accounts.map(|ram| world.home(ram));
+    let [hung, told] = [1, 2].map(|home| world.busy(homes[home], 0, 1, 1_000_000));
+    let kernel = &mut *world.kernel;
+    kernel.block(told, State::Accepting);
+    let watch = |kernel: &mut crate::state::Kernel, context: Ptr<Context>, badge: u64| {
+        let target = Capability { object: told.any(), badge, rights: Rights::ALL };
+        kernel.keep(&context.watch_target, Some(target), None);
+        context.watch_limit_ns.set(LIMIT_NS);
+        kernel.signal(context, 1);
+    };
+    let mut many = Vec::new();
+    for number in 0..COUNT {
+        let place = PageRun { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: 0 };
+        let context = Ptr::<Context>::create(kernel, homes[0].ram(), homes[0], place, options).unwrap();
+        watch(kernel, context, 1);
+        many.push((context, context.watch_ns.get(), 0));
+    }
+    watch(kernel, hung, BADGE);
+    let mut found_ns = 0;
+    while hardware::now_ns() < FOR_NS {
+        kernel.step(Event::Timer);
+        for (context, at_ns, probes) in &mut many {
+            *probes += u64::from(core::mem::replace(at_ns, context.watch_ns.get()) != context.watch_ns.get());
+        }
+        if found_ns == 0 && told.pending.get() == BADGE {
+            found_ns = hardware::now_ns();
+        }
+        set_clock(hardware::deadline().unwrap().clamp(hardware::now_ns(), FOR_NS));
+    }
+    assert_eq!(found_ns, LIMIT_NS, "the other program's hang was found late or not at all");
+    let probes: u64 = many.iter().map(|(.., probes)| probes).sum();
+    assert!((FOR_NS / PROBE_NS..=FOR_NS / PROBE_NS + COUNT).contains(&probes), "{probes} probes");
+    assert!(many.iter().all(|(.., probes)| (2..=3).contains(probes)), "some were probed more often than others");
+    assert_eq!(told.pending.get(), BADGE, "a context that was not started does not hang");
+    world.end_homes(&homes, &accounts);
 }
