@@ -1,6 +1,7 @@
 //! Pool: a run of pages of one core that several kernels write, as cache lines of atomic words.
 //!
-//! The first lines are its head; behind them is a word per page: its references, 0 for a free page.
+//! The first lines are its head; behind them is a word per page: its references, 0 for a free page;
+//! then a word per [`GROUP`] of pages: how many are free, so that a search skips what is full.
 //! Pages are allocated in runs. Invariants: counts change under the pool's lock only; an allocated
 //! page is zero; `ALIASES` counts the aliases of all cores and ends at 0: nobody can raise it from
 //! there, and only then, and after all read sections of that moment, does the home free the pages.
@@ -50,6 +51,8 @@ const LOCK_LINE: u64 = 2;
 /// A bit per core that had an alias.
 const CORES: u64 = 3;
 const COUNTS: u64 = 4;
+/// Pages whose free ones are counted together.
+const GROUP: u64 = 512;
 
 /// A pool in use. A holder of this value knows of an alias in it, or has just made it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,9 +80,12 @@ impl Pool {
         for (word, value) in [(PAGES, pages), (ALIASES, 1), (HOME, home as u64), (ID, id)] {
             pool.head(word).store(value, Ordering::Relaxed);
         }
-        let used = (COUNTS + pages.div_ceil(WORDS)).div_ceil(PAGE_LINES);
-        (0..used).for_each(|page| pool.count(page).store(1, Ordering::Relaxed));
-        pool.guarded(FREE).store(pages - used, Ordering::Relaxed);
+        let used = (pool.groups() + pages.div_ceil(GROUP * WORDS)).div_ceil(PAGE_LINES);
+        pool.guarded(FREE).store(pages, Ordering::Relaxed);
+        for first in (0..pages).step_by(GROUP as usize) {
+            pool.free_of_group(first).store(GROUP.min(pages - first), Ordering::Relaxed);
+        }
+        (0..used).for_each(|page| pool.set_used(page));
         pool
     }
 
@@ -264,6 +270,28 @@ impl Pool {
         &self.at(COUNTS + page / WORDS).0[(page % WORDS) as usize]
     }
 
+    /// Where the counts of groups are.
+    fn groups(self) -> LineIndex {
+        COUNTS + self.pages().div_ceil(WORDS)
+    }
+
+    /// The free pages of the group of a page.
+    fn free_of_group(self, page: u64) -> &'static AtomicU64 {
+        &self.at(self.groups() + page / GROUP / WORDS).0[(page / GROUP % WORDS) as usize]
+    }
+
+    fn set_used(self, page: u64) {
+        self.count(page).store(1, Ordering::Relaxed);
+        self.add_free(page, -1);
+    }
+
+    /// Counts a page as free, or with -1 as used.
+    fn add_free(self, page: u64, change: i64) {
+        for word in [self.guarded(FREE), self.free_of_group(page)] {
+            word.store(word.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+        }
+    }
+
     /// How many segments have a frame.
     pub(super) fn sharers(self, frame: PhysAddr) -> u64 {
         self.count(self.page_of(frame)).load(Ordering::Relaxed)
@@ -279,14 +307,18 @@ impl Pool {
         }
     }
 
-    /// The lowest run of free pages there.
-    fn find_run(self, wanted: u64, mut within: Range<u64>) -> Option<u64> {
-        let mut run = 0;
-        let last = within.find(|page| {
-            run = if self.count(*page).load(Ordering::Relaxed) == 0 { run + 1 } else { 0 };
-            run == wanted
-        })?;
-        Some(last + 1 - wanted)
+    /// The lowest run of free pages there. For a single page it reads a word for each group on the
+    /// way, and those of two groups.
+    fn find_run(self, wanted: u64, within: Range<u64>) -> Option<u64> {
+        let (mut run, mut page) = (0, within.start);
+        while run < wanted && page < within.end {
+            hardware::count_work(1);
+            let is_full = page % GROUP == 0 && self.free_of_group(page).load(Ordering::Relaxed) == 0;
+            let is_free = !is_full && self.count(page).load(Ordering::Relaxed) == 0;
+            run = if is_free { run + 1 } else { 0 };
+            page += if is_full { GROUP } else { 1 };
+        }
+        (run == wanted).then(|| page - wanted)
     }
 
     /// Allocates a run of pages, and clears the first so many of them.
@@ -311,8 +343,7 @@ impl Pool {
         }
         let lowest = self.guarded(LOWEST).load(Ordering::Relaxed);
         let first = self.find_run(pages, within.start.max(lowest)..within.end).ok_or(Error::NoMemory)?;
-        (first..first + pages).for_each(|page| self.count(page).store(1, Ordering::Relaxed));
-        self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
+        (first..first + pages).for_each(|page| self.set_used(page));
         if pages == 1 && within.start <= lowest {
             self.guarded(LOWEST).store(first + 1, Ordering::Relaxed);
         }
@@ -335,7 +366,7 @@ impl Pool {
             return;
         }
         debug_assert!(self.free_pages() < self.pages(), "more pages are free than there are");
-        self.guarded(FREE).store(self.free_pages() + 1, Ordering::Relaxed);
+        self.add_free(page, 1);
         let lowest = self.guarded(LOWEST);
         lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);
     }

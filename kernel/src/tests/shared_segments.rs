@@ -215,3 +215,30 @@ fn a_large_segment_is_made_in_bounded_steps() {
     home.drop(share);
     home.close();
 }
+
+/// A pool that is full up to its end, after what was free at its beginning was taken: a search for
+/// a page reads a word for each group of pages. `World::run` asserts the bound of each step.
+#[test]
+fn a_search_for_a_page_skips_what_is_full() {
+    const POOL: u64 = 16 * 1024;
+    const LEFT: u64 = 8;
+    let block = Block::of(1, POOL + 400);
+    let mut home = block.core(0);
+    let share = home.pool(POOL, lock::SPIN);
+    let before = free(&home, share);
+    let [_, first, _] = home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap();
+    let [_, many, _] = home.run(Call::ShareSegment, &[share, before - LEFT, 0, 0, CONTIGUOUS]).unwrap();
+    home.make(Call::ShareRemove, &[share, first]);
+    let mut left = Vec::new();
+    while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0, CONTIGUOUS]) {
+        left.push(id);
+    }
+    assert!(!left.is_empty() && free(&home, share) <= 1, "{} of the last pages were not found", free(&home, share));
+    for id in left.into_iter().chain([many]) {
+        home.make(Call::ShareRemove, &[share, id]);
+        home.ring();
+    }
+    assert_eq!(free(&home, share), before, "each group has its pages back");
+    home.drop(share);
+    home.close();
+}
