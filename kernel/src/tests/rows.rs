@@ -166,5 +166,48 @@ fn rights_count_beyond_what_the_row_asks() {
         actor.domain.share().get(Handle(window)).unwrap().rights.contains(Rights::WRITE)
     });
     assert!(!reads && writes, "registers are written by who may write the device");
+    actor.domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
+    for (turns, right) in [(Handle::PCORE.0, Rights::CONTROL), (ram, Rights::WRITE)] {
+        weaken(&mut world, actor, turns, Rights(Rights::ALL.0 & !right.0));
+        let split = |world: &mut World, turns: u64| world.run(actor, Call::RamSplit, &[ram, 10, turns]).map(drop);
+        assert_eq!([WEAK, turns].map(|turns| split(&mut world, turns)), [Err(Error::NoRights), Ok(())], "{right:?}");
+        actor.domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
+    }
     hardware::free_device(0);
+}
+
+/// Each context of a row that make each other, in a domain of its own and paid by an account of its
+/// own, gives at most what its maker let it give.
+#[test]
+fn a_maximum_is_inherited() {
+    let mut world = World::new(2000);
+    let mut maker = world.outsider();
+    let mut all = vec![maker];
+    for priority_max in [5, 2, 2, 0] {
+        let account = world.make(maker, Call::RamSplit, &[Handle::ROOT_RAM.0, 300]);
+        let domain = world.make(maker, Call::DomainAlloc, &[account]);
+        let words = [account, domain, layout::CONTROL_PAGE, 0, priority_max];
+        let context = world.make(maker, Call::ContextAlloc, &words);
+        let of = |handle: u64| maker.domain.share().get(Handle(handle)).unwrap().object;
+        let made = Actor { domain: of(domain).cast().unwrap(), context: of(context).cast().unwrap() };
+        world.kernel.retain(made.domain);
+        world.kernel.retain(made.context);
+        world.give(made, Handle::ROOT_RAM.0 as usize, of(account));
+        let child = world.make(made, Call::DomainAlloc, &[Handle::ROOT_RAM.0]);
+        let mut allocate = |priority_max: u64| {
+            let words = [Handle::ROOT_RAM.0, child, layout::CONTROL_PAGE, 0, priority_max];
+            world.run(made, Call::ContextAlloc, &words).map(|[context, ..]| context)
+        };
+        assert_eq!(allocate(priority_max + 1), Err(Error::NoRights), "a maximum above {priority_max}");
+        let context = allocate(priority_max).unwrap();
+        let mut schedule = |priority: u64| {
+            world.run(made, Call::ContextSchedule, &[Handle::ROOT_RAM.0, context, priority, 1000]).map(drop)
+        };
+        assert_eq!(schedule(priority_max + 1), Err(Error::NoRights), "time above {priority_max}");
+        assert_eq!(schedule(priority_max), Ok(()));
+        all.push(made);
+        maker = made;
+    }
+    all.reverse();
+    world.leave_nothing(&all);
 }

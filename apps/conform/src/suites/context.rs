@@ -1,11 +1,12 @@
 //! ExecutionContext and its time.
 
-use abi::{Error, Handle, Rights};
+use abi::{Call, Error, Handle, Rights};
 use worker::Job;
 
 use crate::{Fixture, Outcome, drop_all, refused, require, suite};
 
-suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, addresses_are_decoded, the_rest_of_a_slice_is_given);
+suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, a_maximum_is_inherited,
+    addresses_are_decoded, the_rest_of_a_slice_is_given);
 
 fn starts_once(fixture: &Fixture) -> Outcome {
     let worker = fixture.worker(0, Job::Answer)?;
@@ -30,6 +31,19 @@ fn time_is_no_better_than_its_makers(fixture: &Fixture) -> Outcome {
     let weak = sys::cap_copy(context, Rights::READ)?;
     refused(sys::context_schedule(fixture.ram(), weak, 0, 1000), Error::NoRights)?;
     drop_all(&[weak, context])
+}
+
+/// A context of another domain, whose maximum is the lowest there is: it gives no more, though it
+/// runs on our time and we may give more.
+fn a_maximum_is_inherited(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    let call = |call: Call, words| scripted.call(call.number(), words, fixture.deadline_ns());
+    let (ram, domain) = (Handle::SELF_RAM.0, Handle::SELF_DOMAIN.0);
+    let [context, ..] = call(Call::ContextAlloc, [ram, domain, 0x6000_0000, 0, 0, 0])??;
+    refused(call(Call::ContextAlloc, [ram, domain, 0x6000_1000, 0, 1, 0])?, Error::NoRights)?;
+    refused(call(Call::ContextSchedule, [ram, context, 1, 1000, 0, 0])?, Error::NoRights)?;
+    call(Call::ContextSchedule, [ram, context, 0, 1000, 0, 0])??;
+    Ok(())
 }
 
 fn addresses_are_decoded(fixture: &Fixture) -> Outcome {

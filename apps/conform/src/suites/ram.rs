@@ -1,11 +1,12 @@
 //! Ram: accounts, limits, what the monitor alone may do, and taking everything back.
 
 use abi::layout::{copy, portal, segment};
-use abi::{Error, Handle, Rights};
+use abi::{Call, Error, Handle, Rights};
 
 use crate::{Fixture, Outcome, refused, require, suite};
 
-suite!("ram"; alone: a_child_counts_in_its_parent, a_limit_is_kept, needs_write_to_split, carving_is_the_monitors,
+suite!("ram"; alone: a_child_counts_in_its_parent, a_limit_is_kept, needs_write_to_split, turns_are_given_by_the_core,
+    carving_is_the_monitors,
     revoke_takes_everything, own_account_is_not_revoked);
 
 fn used(ram: Handle) -> Result<u64, Error> {
@@ -50,6 +51,19 @@ fn needs_write_to_split(fixture: &Fixture) -> Outcome {
     sys::ram_stat(weak)?;
     sys::cap_drop(weak)?;
     refused(sys::ram_stat(weak), Error::BadHandle)
+}
+
+/// A program that has an account, and of the core no right to change it, cannot begin turns.
+fn turns_are_given_by_the_core(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    let pcore = sys::domain_grant(scripted.worker.domain, fixture.pcore()?, Rights::READ)?;
+    let call = |call: Call, words| scripted.call(call.number(), words, fixture.deadline_ns());
+    let split = |turns: Handle| call(Call::RamSplit, [Handle::SELF_RAM.0, 4, turns.0, 0, 0, 0]);
+    refused(split(pcore)?, Error::NoRights)?;
+    let [account, ..] = split(Handle::NONE)??;
+    refused(call(Call::RamTurns, [account, pcore.0, 0, 0, 0, 0])?, Error::NoRights)?;
+    call(Call::CapDrop, [account, 0, 0, 0, 0, 0])??;
+    Ok(())
 }
 
 fn carving_is_the_monitors(fixture: &Fixture) -> Outcome {
