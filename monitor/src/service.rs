@@ -19,7 +19,7 @@ use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId};
 use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Moves, Registry, STALL_BADGES, Wire};
-use runtime::{Watch, now_ns};
+use runtime::{LogLimit, Watch, now_ns};
 
 use crate::cores::RemoteMonitor;
 use crate::kernel_calls::KernelCalls;
@@ -73,6 +73,8 @@ pub struct Service {
     /// A later look at devices is under way.
     quietens: Cell<bool>,
     names: Rc<Names>,
+    /// Says what components do not take: each fork brings some of them a channel.
+    not_taken: LogLimit,
 }
 
 /// A component of this core.
@@ -89,6 +91,8 @@ struct Listener {
     /// It makes Linux domains: their deaths are its alone, as they are many and nobody else's
     /// business.
     makes_linux: bool,
+    /// Says that it does not take them.
+    not_taken: LogLimit,
 }
 
 /// Whom the monitor itself has to look after: told of each death of a component on this core, by
@@ -116,6 +120,7 @@ impl Service {
             listeners: RefCell::default(),
             deaths: RefCell::default(),
             quietens: Cell::new(false),
+            not_taken: LogLimit::default(),
             names: Rc::new(Names::new(registry.facts().core)),
             registry: RefCell::new(registry),
         }
@@ -179,7 +184,12 @@ impl Service {
     /// Serves a client, which hears events from now on.
     pub async fn serve(self: Rc<Self>, channel: ServerChannel) {
         let peer = channel.peer().clone();
-        let listener = Listener { peer: peer.clone(), events: MonitorEvents::new(&peer), makes_linux: false };
+        let listener = Listener {
+            peer: peer.clone(),
+            events: MonitorEvents::new(&peer),
+            makes_linux: false,
+            not_taken: LogLimit::default(),
+        };
         self.listeners.borrow_mut().push(listener);
         serve_monitor(self.clone(), channel).await;
         self.listeners.borrow_mut().retain(|listener| listener.peer != peer);
@@ -391,10 +401,11 @@ impl Service {
         let contract = wired.contract.clone();
         let endpoint = self.endpoint(to)?;
         match runtime::timeout(CONNECT_LIMIT_NS, queued(|| endpoint.connect(wired.clone()))).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(log_failed(&format!("channel {contract} was not taken: {error:?}"))),
-            Err(_) => Err(log_failed(&format!("channel {contract} was not taken in time"))),
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => self.not_taken.log(format!("channel {contract} was not taken: {error:?}")),
+            Err(_) => self.not_taken.log(format!("channel {contract} was not taken in time")),
         }
+        Err(MonitorError::Failed)
     }
 
     fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
@@ -405,7 +416,7 @@ impl Service {
 impl Listener {
     fn tell(&self, event: &impl Fn(&MonitorEvents) -> Result<(), SendError>) {
         if event(&self.events) == Err(SendError::Full) {
-            runtime::log!("{} does not take its events", self.peer.name());
+            self.not_taken.log(format!("{} does not take its events", self.peer.name()));
         }
     }
 }

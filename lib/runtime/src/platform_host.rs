@@ -1,6 +1,8 @@
 //! On a host: a clock that jumps, so that tests take no time and always the same one.
 
-use core::cell::Cell;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::fmt::Arguments;
 use std::{eprintln, thread_local};
 
@@ -10,6 +12,8 @@ use executor::Platform;
 
 thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(1_000_000) };
+    /// What was written to the log since a test began to keep it.
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
 pub struct Machine;
@@ -60,4 +64,10 @@ pub fn now_ns() -> u64 {
 /// What `log!` calls.
 pub fn log_line(arguments: Arguments<'_>) {
     eprintln!("{arguments}");
+    LINES.with_borrow_mut(|lines| lines.iter_mut().for_each(|lines| lines.push(arguments.to_string())));
+}
+
+/// Begins to keep the log's lines, or ends it; gives what was kept.
+pub fn keep_lines(keeps: bool) -> Vec<String> {
+    LINES.replace(keeps.then(Vec::new)).unwrap_or_default()
 }

@@ -30,6 +30,8 @@
 //! });
 //! ```
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::future::Future;
 use std::eprintln;
 
@@ -39,6 +41,16 @@ use std::eprintln;
 /// If nothing can ever happen again before the future is done.
 pub fn run<F: Future>(future: F) -> F::Output {
     crate::block_on(future)
+}
+
+/// As [`run`]; gives what was written to the log, too.
+///
+/// # Panics
+/// As [`run`].
+pub fn logged<F: Future>(future: F) -> (F::Output, Vec<String>) {
+    crate::platform::keep_lines(true);
+    let output = run(future);
+    (output, crate::platform::keep_lines(false))
 }
 
 /// What a component does when a host starts it.

@@ -137,7 +137,7 @@ impl Service {
                 some.iter().map(|(set, plan)| self.monitor.announce(plan.server_core, plan.id, *set)).collect();
             for (answer, (set, plan)) in told.into_iter().zip(some) {
                 if let Err(error) = answer.await {
-                    runtime::log!("{} (set {set}) lost its channel to {name}: {error:?}", plan.client);
+                    self.refusals.log(format!("{} (set {set}) lost its channel to {name}: {error:?}", plan.client));
                 }
             }
         }

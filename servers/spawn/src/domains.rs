@@ -110,7 +110,7 @@ impl Service {
             // With a core its channels are gone, too.
             Ok(()) | Err(CallError::Server(MonitorError::NoCore)) => true,
             Err(error) => {
-                runtime::log!("channel {id} stays on core {core}, to be closed later: {error:?}");
+                self.refusals.log(format!("channel {id} stays on core {core}, to be closed later: {error:?}"));
                 false
             }
         });
@@ -123,7 +123,7 @@ impl Service {
     pub async fn domain_died(self: Rc<Self>, death: Death) {
         let Some(entry) = self.linux.borrow_mut().take(death.domain) else { return };
         if SpawnEvents::new(&entry.client).died(death).is_err() {
-            runtime::log!("{} does not take its events", entry.client.name());
+            self.refusals.log(format!("{} does not take its events", entry.client.name()));
         }
         self.put_back(entry.set).await;
     }

@@ -43,7 +43,7 @@ pub struct Service {
     pub making: RefCell<BTreeSet<String>>,
     /// One of them was, or could not be.
     pub made: Watch,
-    /// Says what was refused: forks come in thousands.
+    /// Says what was refused, or not taken: forks come in thousands.
     pub refusals: LogLimit,
 }
 

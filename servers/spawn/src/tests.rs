@@ -12,10 +12,11 @@ use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names}
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent, serve_spawn};
 use system::{Component, Linux, Placement, Restart, System};
 
-use spawn_core::ChannelSet;
+use spawn_core::{ChannelSet, LinuxEntry};
 
 use crate::service::{Service, Shared};
 
+const SECOND_NS: u64 = 1_000_000_000;
 /// How long the answer of the monitor that makes a domain takes.
 const MAKING_NS: u64 = 10_000_000;
 const MADE: DomainId = 7;
@@ -45,6 +46,8 @@ struct Fake {
     keeps_channels: Cell<bool>,
     /// Monitors make no domain before they have closed a channel.
     is_full: Cell<bool>,
+    /// The memory server gives no core any.
+    has_no_room: Cell<bool>,
     /// What runs by the monitor's word.
     runs: Cell<Option<DomainId>>,
     peer: RefCell<Option<Peer>>,
@@ -147,7 +150,7 @@ impl MonitorServer for Fake {
 
 impl MemoryServer for Fake {
     async fn prepare(&self, _: &Peer, _: u32, pages: u64, _: u64) -> Result<u64, MemoryError> {
-        Ok(pages)
+        if self.has_no_room.get() { Err(MemoryError::NoMemory) } else { Ok(pages) }
     }
 
     async fn usage(&self, _: &Peer, _: u32) -> Result<(u64, u64), MemoryError> {
@@ -321,4 +324,61 @@ fn spare_channels_make_room_for_a_program() {
         assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
         assert_eq!(fake.asked.take(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
     });
+}
+
+/// How many lines the log would have had, had each been written.
+fn counted(lines: &[String]) -> usize {
+    let more = |line: &String| line.split_once(" (and ")?.1.split(' ').next()?.parse::<usize>().ok();
+    lines.iter().map(|line| 1 + more(line).unwrap_or(0)).sum()
+}
+
+/// Forks come in thousands: that there is no room for them is told once a second, with a count.
+#[test]
+fn programs_that_are_refused_are_told_once_a_second() {
+    const REFUSED: usize = 500;
+    let (took_ns, lines) = runtime::testing::logged(async {
+        let full = Cell::new(true);
+        let fake = Rc::new(Fake { is_full: full.clone(), has_no_room: full, ..Fake::default() });
+        let (_service, process) = begin(&fake);
+        let _ = process.ready();
+        let begun_ns = runtime::now_ns();
+        for _ in 0..REFUSED {
+            let refused = process.linux(None, None, 0).await;
+            assert_eq!(refused.map(drop), Err(CallError::Server(SpawnError::NoMemory)));
+        }
+        runtime::sleep(2 * SECOND_NS).await;
+        runtime::now_ns() - begun_ns
+    });
+    assert!(lines.len() as u64 <= took_ns / SECOND_NS + 1, "{} lines in {took_ns} ns", lines.len());
+    assert!(lines.iter().all(|line| line.starts_with("no room for ")), "{lines:?}");
+    assert_eq!(counted(&lines), REFUSED);
+}
+
+/// So is that the process server does not take what it is told.
+#[test]
+fn events_that_are_not_taken_are_told_once_a_second() {
+    const ENDED: u64 = 500;
+    let (took_ns, lines) = runtime::testing::logged(async {
+        let fake = Rc::new(Fake::default());
+        let (service, process) = begin(&fake);
+        let _ = process.ready();
+        assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
+        let client = service.linux.borrow_mut().take(MADE).unwrap().client;
+        process.channel().close();
+        runtime::sleep(MAKING_NS).await;
+        let begun_ns = runtime::now_ns();
+        for domain in 1..=ENDED {
+            let set = service.linux.borrow_mut().begin(0).unwrap();
+            let entry = LinuxEntry { set, client: client.clone() };
+            service.linux.borrow_mut().made(domain, entry);
+            runtime::sleep(MAKING_NS).await;
+            let death = Death { domain, cause: 0, status: 0, address: 0, rip: 0, cpu_ns: 0 };
+            service.clone().domain_died(death).await;
+        }
+        runtime::sleep(2 * SECOND_NS).await;
+        runtime::now_ns() - begun_ns
+    });
+    assert!(lines.len() as u64 <= took_ns / SECOND_NS + 1, "{} lines in {took_ns} ns", lines.len());
+    assert!(lines.iter().all(|line| line.contains("does not take its events")), "{lines:?}");
+    assert_eq!(counted(&lines) as u64, ENDED);
 }
