@@ -14,6 +14,7 @@ pub mod calls;
 pub mod descriptors;
 pub mod epoll;
 pub mod errno;
+pub mod fast_path;
 #[cfg(test)]
 mod flag_table;
 pub mod flags;

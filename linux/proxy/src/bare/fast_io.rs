@@ -4,19 +4,15 @@
 //! A process of one thread asks where the call is made. If the answer is there when the server has
 //! given the time back, that was all. Else the question is *begun*, and what waits takes it over:
 //! nobody asks twice. The rest is as in `input_output.rs`, where calls go that ask otherwise: of
-//! several threads, for more than a message, with a time limit, of files and the terminal.
-//!
-//! Invariant: a question is begun only between the two halves of one call.
-
-use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
+//! several threads, for more than a message, with a time limit, of files and the terminal. The rules
+//! are in `personality::fast_path`.
 
 use channel::{Bulk, Call, CallError};
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use personality::Errno;
-use personality::descriptors::{Description, server};
+use personality::descriptors::Description;
+use personality::fast_path::{self, may_ask, rest};
 use personality::flags::*;
 
 use super::errors::{Failure, Outcome};
@@ -32,18 +28,10 @@ const READ_ONLY: u32 = 0;
 
 type Answer = Result<u32, CallError<DescriptionError>>;
 
-/// How far a question has come.
-enum Question {
-    Asked(Call<u32, DescriptionError>),
-    /// With what is not all that was wanted.
-    Answered(Answer),
-}
+type Question = fast_path::Question<Call<u32, DescriptionError>, Answer>;
 
 /// A question whose call goes on with its other half; the bulk area is its own until then.
-pub struct Begun {
-    question: Question,
-    turn: Turn,
-}
+pub type Begun = fast_path::Begun<Call<u32, DescriptionError>, Answer, Turn>;
 
 /// What may be asked so.
 struct Object {
@@ -56,34 +44,15 @@ struct Object {
 fn object(descriptor: u64, closed: u32, limit_ns: impl Fn(&Description) -> u64) -> Option<Object> {
     with_state(|state| {
         let found = state.descriptors.get(descriptor).ok()?;
-        let is_open = found.flags & O_PATH == 0 && found.flags & O_ACCMODE != closed;
-        let is_kept = matches!(found.server, server::PROCESS | server::TCP);
-        let asks = is_open && is_kept && limit_ns(found) == 0;
-        asks.then_some(Object { server: found.server, id: found.id, waits: found.flags & O_NONBLOCK == 0 })
+        let object = Object { server: found.server, id: found.id, waits: found.flags & O_NONBLOCK == 0 };
+        may_ask(found, closed, limit_ns(found)).then_some(object)
     })
-}
-
-/// Polls a question once, which gives the server our time.
-fn ask(mut call: Call<u32, DescriptionError>) -> Question {
-    match pin!(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Question::Answered(answer),
-        Poll::Pending => Question::Asked(call),
-    }
 }
 
 /// The other half of the call will find it.
 fn leave(question: Question, turn: Turn) -> Option<Outcome> {
-    proxy().begun.set(Some(Begun { question, turn }));
+    proxy().begun.leave(question, turn);
     None
-}
-
-impl Question {
-    async fn answer(self) -> Answer {
-        match self {
-            Question::Asked(call) => answer(call).await,
-            Question::Answered(answer) => answer,
-        }
-    }
 }
 
 /// Puts what was read where the program wants it.
@@ -105,7 +74,7 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let bulk = client.bulk();
     let turn = proxy().try_turn(server)?;
     let room = count.min(bulk.len() as u64);
-    match ask(client.read(id, BulkSpan { offset: 0, length: room as u32 }, None, waits)) {
+    match Question::ask(client.read(id, BulkSpan { offset: 0, length: room as u32 }, None, waits)) {
         Question::Answered(Ok(got)) => Some(put(&bulk, got, buffer, room)),
         question => leave(question, turn),
     }
@@ -113,11 +82,11 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
 
 /// read, after [`try_read`].
 pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
-    let Some(Begun { question, turn }) = proxy().begun.take() else {
+    let Some((question, turn)) = proxy().begun.take() else {
         return input_output::read(descriptor, buffer, count, None, None).await;
     };
     let bulk = proxy().server(turn.server())?.bulk();
-    let got = question.answer().await?;
+    let got = question.answer(answer).await?;
     // The turn lasts until the bytes are taken out.
     put(&bulk, got, buffer, count.min(bulk.len() as u64))
 }
@@ -134,7 +103,7 @@ pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let bulk = client.bulk();
     let turn = proxy().try_turn(server)?;
     user::with_bytes(buffer, count, |bytes| bulk.write(0, bytes)).ok()?.ok()?;
-    match ask(client.write(id, BulkSpan { offset: 0, length: count as u32 }, None, waits)) {
+    match Question::ask(client.write(id, BulkSpan { offset: 0, length: count as u32 }, None, waits)) {
         Question::Answered(Ok(put)) if u64::from(put) == count => Some(Ok(count)),
         question => leave(question, turn),
     }
@@ -142,20 +111,17 @@ pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
 
 /// write, after [`try_write`].
 pub async fn write(descriptor: u64, buffer: u64, count: u64) -> Outcome {
-    let Some(Begun { question, turn }) = proxy().begun.take() else {
+    let Some((question, turn)) = proxy().begun.take() else {
         return input_output::write(descriptor, buffer, count, None, None).await;
     };
-    let answer = question.answer().await;
+    let answered = question.answer(answer).await;
     drop(turn);
-    match answer {
+    match answered {
         Ok(put) => {
-            let put = u64::from(put).min(count);
-            if put == 0 || put == count {
-                return Ok(put);
-            }
+            let Some(rest) = rest(put, count) else { return Ok(u64::from(put).min(count)) };
+            let put = count - rest;
             // It stops at what goes wrong now, and tells how far it came.
-            let rest = input_output::write(descriptor, buffer + put, count - put, None, None).await;
-            Ok(put + rest.unwrap_or(0))
+            Ok(put + input_output::write(descriptor, buffer + put, rest, None, None).await.unwrap_or(0))
         }
         Err(error) => {
             poll::again(&input_output::description(descriptor)?);

@@ -36,7 +36,7 @@ pub struct Proxy {
     sockets: [OnceCell<Option<SocketsClient>>; SERVERS.len()],
     descriptions: [OnceCell<Option<DescriptionsClient>>; SERVERS.len()],
     /// A read or write that a server was asked for and has not answered yet.
-    pub begun: Cell<Option<Begun>>,
+    pub begun: Begun,
     /// Whose bulk areas are in use, by bits.
     taken: Cell<u32>,
     turn_ended: Watch,
@@ -288,7 +288,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         files: Default::default(),
         sockets: Default::default(),
         descriptions: Default::default(),
-        begun: Cell::default(),
+        begun: Begun::default(),
         taken: Cell::new(0),
         turn_ended: Watch::new(),
         closes: Default::default(),
