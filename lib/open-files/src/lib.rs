@@ -1,17 +1,19 @@
 //! What a server of files keeps of open descriptions, whatever they are of: who holds them, where
-//! their offsets are, advisory locks, tickets of what is in flight.
+//! their offsets are, advisory locks and who waits for one, tickets of what is in flight.
 //!
 //! Invariants: a description lives while a client or a message holds it; a client has locks of its
 //! own only on files of which it holds a description. Deliberately unknown here: what a file is but
-//! for its number; clocks, channels, kernel calls.
+//! for its number; clocks, kernel calls.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod descriptions;
 pub mod locks;
 mod table;
 
+pub use descriptions::Descriptions;
 pub use table::{Open, Released, Table, Target};
 
 /// Names a file at its server; never used again while anything is known of the file.

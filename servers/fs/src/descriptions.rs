@@ -227,23 +227,19 @@ impl DescriptionsServer for Server {
     }
 
     async fn inherit(&self, peer: &Peer, child: u64) -> Result<(), DescriptionError> {
-        if !self.clients.is_newborn(child) {
-            return Err(DescriptionError::Invalid);
-        }
-        self.open.borrow_mut().inherit(peer.id(), child);
-        Ok(())
+        self.open.inherit(peer, child)
     }
 
     async fn export(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
-        Server::export(self, peer, id)
+        self.open.export(peer, id)
     }
 
     async fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
-        self.open.borrow_mut().claim(peer, ticket)
+        self.open.table.borrow_mut().claim(peer, ticket)
     }
 
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
-        if self.release(peer.id(), id, false) { Ok(()) } else { Err(DescriptionError::BadId) }
+        if self.release(peer.id(), id) { Ok(()) } else { Err(DescriptionError::BadId) }
     }
 
     fn peer_closed(&self, peer: &Peer) {

@@ -65,7 +65,7 @@ async fn component(start: Start) {
     if let Some(processes) = server.processes.clone() {
         let (exporter, unsure, asked) = (server.clone(), server.clone(), processes.clone());
         runtime::spawn(async move { contracts::in_flight::listen(&*exporter, &processes).await });
-        runtime::spawn(async move { unsure.settle_unsent(&asked).await });
+        runtime::spawn(async move { unsure.open.settle_unsent(&*unsure, &asked).await });
     }
 
     let mut channels = start.incoming(contracts::descriptions::NAME);
@@ -73,7 +73,7 @@ async fn component(start: Start) {
     runtime::spawn(async move {
         loop {
             let channel = channels.next().await;
-            serving.clients.add(&channel);
+            serving.open.clients.add(&channel);
             runtime::spawn(contracts::descriptions::serve_descriptions(serving.clone(), channel));
         }
     });

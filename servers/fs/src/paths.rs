@@ -9,7 +9,6 @@ use contracts::files::{Beyond, Change, Elsewhere, FilesServer, Lock, Name, Opene
 use fs_core::data::Data;
 use fs_core::store::{Content, InodeId, ROOT};
 use fs_core::walk::{Located, Walked, walk, walk_from};
-use open_files::locks::Owner;
 
 use crate::processes;
 use crate::server::{Server, Target};
@@ -172,35 +171,6 @@ fn elsewhere(kind: Kind, elsewhere: Elsewhere) -> Opened {
     Opened { id: 0, kind, size: 0, permissions: 0, elsewhere: Some(elsewhere) }
 }
 
-/// Somebody waits for a lock, until this is dropped.
-struct Waiting<'a> {
-    server: &'a Server,
-    owner: Owner,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.server.open.borrow_mut().locks.wait_is_over(self.owner);
-    }
-}
-
-impl Server {
-    /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
-    /// not opened for what the lock guards.
-    fn to_lock(&self, peer: &Peer, id: DescriptionId, lock: &Lock) -> Result<(InodeId, Owner), DescriptionError> {
-        let found = self.open.borrow_mut().to_lock(peer, id, lock)?;
-        self.may_map(found.0, lock)?;
-        Ok(found)
-    }
-
-    fn try_lock(&self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<(), DescriptionError> {
-        if self.open.borrow_mut().locks.set(inode, owner, lock)? {
-            self.unlocked.changed();
-        }
-        Ok(())
-    }
-}
-
 impl FilesServer for Server {
     async fn open(&self, peer: &Peer, path: Name, flags: u32, permissions: u32) -> Result<Opened, PathError> {
         let walked = self.walk(peer, &path, flags & open::NO_FOLLOW == 0, false)?;
@@ -305,7 +275,7 @@ impl FilesServer for Server {
             store.change_owner(inode, place.owner);
             inode
         };
-        let id = self.open.borrow_mut().add(peer, Target::Inode(inode), flags);
+        let id = self.open.table.borrow_mut().add(peer, Target::Inode(inode), flags);
         let name = if let Unnamed::Temporary { .. } = purpose { format!("{name}{inode}") } else { name };
         let opened = Opened { id, kind: Kind::File, size: 0, permissions, elsewhere: None };
         self.call_opened(peer, &opened, Some((directory, name)));
@@ -428,28 +398,7 @@ impl FilesServer for Server {
     }
 
     async fn lock(&self, peer: &Peer, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError> {
-        let (inode, owner) = self.to_lock(peer, id, &lock)?;
-        let mut done = self.try_lock(inode, owner, &lock);
-        if done == Err(DescriptionError::WouldBlock) {
-            // Another program may have let go of it: by its end, or by a message in a channel that
-            // was not looked at yet.
-            self.clients.look();
-            runtime::take_in_all().await;
-            done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(inode, owner, &lock));
-        }
-        match done {
-            Err(DescriptionError::WouldBlock) if wait => {}
-            other => return other,
-        }
-        self.open.borrow_mut().locks.wait(inode, owner, &lock)?;
-        let _waiting = Waiting { server: self, owner };
-        self.unlocked
-            .until(|| {
-                // What was closed meanwhile cannot be locked any more.
-                let done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(inode, owner, &lock));
-                (done != Err(DescriptionError::WouldBlock)).then_some(done)
-            })
-            .await
+        self.open.lock(peer, id, &lock, wait, |inode, lock| self.may_map(inode, lock)).await
     }
 
     async fn blocking_lock(
@@ -458,8 +407,7 @@ impl FilesServer for Server {
         id: DescriptionId,
         lock: Lock,
     ) -> Result<Option<Lock>, DescriptionError> {
-        let (inode, owner) = self.to_lock(peer, id, &lock)?;
-        Ok(self.open.borrow().locks.test(inode, owner, &lock))
+        self.open.blocking_lock(peer, id, &lock, |inode, lock| self.may_map(inode, lock))
     }
 
     fn peer_closed(&self, peer: &Peer) {

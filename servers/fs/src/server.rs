@@ -7,15 +7,14 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Range;
 
-use channel::{Clients, IN_FLIGHT, Peer};
+use channel::{IN_FLIGHT, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry};
 use contracts::files::{Hold, Lock, LockKind, seal};
-use contracts::in_flight::{Exporter, settle_unknown};
+use contracts::in_flight::Exporter;
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
 use fs_core::store::{InodeId, Store};
-use open_files::Table;
-use runtime::Watch;
+use open_files::Descriptions;
 use system::Mount;
 
 /// Descriptions at once: 200 processes of 256 are more; the store's users share this.
@@ -51,16 +50,9 @@ pub struct Server {
     pub memory: Option<MemoryClient>,
     pub cores: u32,
     /// Descriptions, their locks, and what clients pass to each other.
-    pub open: RefCell<Table<Target>>,
+    pub open: Descriptions<Target>,
     /// The volume on the disk, if the machine has one.
     pub mount: Option<Mount>,
-    /// Tickets of senders that have ended, and word of that.
-    unsure: RefCell<Vec<u64>>,
-    exporter_ended: Watch,
-    /// Some lock went or shrank.
-    pub unlocked: Watch,
-    /// The programs that may be given descriptions.
-    pub clients: Clients,
 }
 
 impl Server {
@@ -71,23 +63,12 @@ impl Server {
         cores: u32,
         mount: Option<Mount>,
     ) -> Server {
-        Server {
-            store: RefCell::new(store),
-            processes,
-            memory,
-            cores,
-            open: RefCell::new(Table::new(OPEN_MAX, 0)),
-            mount,
-            unsure: RefCell::default(),
-            exporter_ended: Watch::default(),
-            unlocked: Watch::default(),
-            clients: Clients::default(),
-        }
+        Server { store: RefCell::new(store), processes, memory, cores, open: Descriptions::new(OPEN_MAX, 0), mount }
     }
 
     /// Is there room for one more description of a client's? `TooMany`.
     pub fn room(&self, peer: &Peer) -> Result<(), DescriptionError> {
-        self.open.borrow().room(peer)
+        self.open.table.borrow().room(peer)
     }
 
     /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
@@ -96,7 +77,7 @@ impl Server {
         if let Target::Inode(inode) | Target::Device(inode, _) = target {
             self.store.borrow_mut().open(inode)?;
         }
-        Ok(self.open.borrow_mut().add(peer, target, flags))
+        Ok(self.open.table.borrow_mut().add(peer, target, flags))
     }
 
     /// Works on a description the client holds. `BadId`.
@@ -106,13 +87,13 @@ impl Server {
         id: DescriptionId,
         work: impl FnOnce(&mut Open) -> Result<T, DescriptionError>,
     ) -> Result<T, DescriptionError> {
-        work(self.open.borrow_mut().get(peer, id)?)
+        self.open.with(peer, id, work)
     }
 
     /// May a client change those bytes of a file? `Denied` while they are memory of programs and it
     /// is none of these.
     pub fn may_change(&self, peer: &Peer, inode: InodeId, bytes: Range<u64>) -> Result<(), DescriptionError> {
-        self.open.borrow().may_change(peer, inode, bytes)
+        self.open.table.borrow().may_change(peer, inode, bytes)
     }
 
     /// Adds seals for a client. `Denied` if it cannot write there, `Busy` for seals against writing
@@ -123,7 +104,7 @@ impl Server {
             Target::Inode(_) => Err(DescriptionError::Denied),
             _ => Err(DescriptionError::Invalid),
         })?;
-        let is_mapped = self.open.borrow().locks.mapped(inode, 0..u64::MAX).next().is_some();
+        let is_mapped = self.open.table.borrow().locks.mapped(inode, 0..u64::MAX).next().is_some();
         let mut store = self.store.borrow_mut();
         if is_mapped && seals & AGAINST_WRITES & !store.seals(inode)? != 0 {
             return Err(DescriptionError::Busy);
@@ -145,59 +126,34 @@ impl Server {
         self.store.borrow_mut().resize(inode, size, runtime::realtime_ns())
     }
 
-    /// A client gives one reference back, or all at its end. Whether it had one.
-    pub fn release(&self, client: u64, id: DescriptionId, at_end: bool) -> bool {
-        let released = self.open.borrow_mut().release(client, id, at_end);
-        if released.freed_locks {
-            self.unlocked.changed();
-        }
-        if let Some(Target::Inode(inode) | Target::Device(inode, _)) = released.last {
+    fn closed(&self, target: Target) {
+        if let Target::Inode(inode) | Target::Device(inode, _) = target {
             self.store.borrow_mut().close(inode);
         }
+    }
+
+    /// A client gives one reference back. Whether it had one.
+    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
+        let released = self.open.release(client, id, false);
+        released.last.into_iter().for_each(|target| self.closed(target));
         released.was_held
     }
 
     /// Releases all that a client held, which ended.
     pub fn release_all_of(&self, gone: &Peer) {
-        let held = self.open.borrow().held_by(gone);
-        for (client, id) in held {
-            self.release(client, id, true);
-        }
-        // What it exported and did not send has to be found.
-        let tickets = self.open.borrow().tickets_of(|exporter| gone.was(exporter));
-        if !tickets.is_empty() {
-            self.unsure.borrow_mut().extend(tickets);
-            self.exporter_ended.changed();
-        }
-    }
-
-    /// Settles what nobody will claim, for as long as the machine runs.
-    pub async fn settle_unsent(&self, processes: &ProcessClient) {
-        loop {
-            let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
-            let unsure = self.exporter_ended.until(take).await;
-            settle_unknown(self, processes, unsure).await;
-        }
-    }
-
-    /// Exports what a client holds: a ticket stands for one more reference.
-    pub fn export(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
-        let mut ticket = [0; 8];
-        runtime::fill_random(&mut ticket);
-        let ticket = u64::from_ne_bytes(ticket);
-        self.open.borrow_mut().export(peer, id, ticket).map(|()| ticket)
+        self.open.release_all_of(gone, |target| self.closed(target));
     }
 }
 
 impl Exporter for Server {
     fn settle(&self, ticket: u64) {
-        let exported = self.open.borrow_mut().settle(ticket);
+        let exported = self.open.table.borrow_mut().settle(ticket);
         if let Some(id) = exported {
-            self.release(IN_FLIGHT, id, false);
+            self.release(IN_FLIGHT, id);
         }
     }
 
     fn tickets(&self) -> Vec<u64> {
-        self.open.borrow().tickets_of(|_| true)
+        self.open.table.borrow().tickets_of(|_| true)
     }
 }

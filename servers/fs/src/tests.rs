@@ -18,7 +18,7 @@ fn a_client_gives_what_it_holds_to_the_newborn_only() {
         let serve = |channel| {
             runtime::spawn(serve_descriptions(service.clone(), channel));
         };
-        gives_to_the_newborn_only(|channel| service.clients.add(channel), serve).await;
+        gives_to_the_newborn_only(|channel| service.open.clients.add(channel), serve).await;
     });
 }
 
@@ -34,7 +34,7 @@ async fn lock(service: &Server, peer: &Peer, id: DescriptionId) -> Result<(), De
 fn a_lock_is_free_once_its_holders_close_was_sent() {
     runtime::testing::run(async {
         let service = Rc::new(Server::new(Store::new(64), None, None, 1, None));
-        let (client, [first, second]) = two_programs(|channel| service.clients.add(channel));
+        let (client, [first, second]) = two_programs(|channel| service.open.clients.add(channel));
         let peers = [first.peer().clone(), second.peer().clone()];
         runtime::spawn(serve_descriptions(service.clone(), first));
         let file = || Name { directory: None, path: "/file".into(), process: 1, owner: (0, 0) };

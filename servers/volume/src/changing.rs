@@ -66,7 +66,7 @@ impl Server {
                 None => operation.inode(number)?.size,
             };
             let end = from.saturating_add(bytes.len() as u64);
-            if let Err(error) = self.open.borrow().may_change(peer, number.into(), from..end) {
+            if let Err(error) = self.open.table.borrow().may_change(peer, number.into(), from..end) {
                 return Ok(Err(error));
             }
             operation.write(number, from, bytes).map(|count| Ok((from, count)))
@@ -79,7 +79,7 @@ impl Server {
         let progress = self.change_file(number, |operation| {
             let before = operation.inode(number)?.size;
             let changed = before.min(size)..before.max(size);
-            if let Err(error) = self.open.borrow().may_change(peer, number.into(), changed) {
+            if let Err(error) = self.open.table.borrow().may_change(peer, number.into(), changed) {
                 return Ok(Err(error));
             }
             operation.truncate(number, size).map(Ok)

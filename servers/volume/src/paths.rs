@@ -7,7 +7,6 @@ use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
 use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, OF_VOLUME, Opened, PathError, Unnamed, open};
 use ext4::{How, Inode, Kind as Ext4Kind, New, ROOT};
-use open_files::locks::Owner;
 use system::file_name;
 use volume_core::walk::{Halt, PATH_BYTES_MAX, Walked, look_up, walk};
 use volume_core::words;
@@ -120,7 +119,7 @@ impl Server {
         permissions: u32,
     ) -> Result<Opened, DescriptionError> {
         let (directory, name) = walked.name.ok_or(DescriptionError::NotFound)?;
-        self.open.borrow().room(peer)?;
+        self.open.table.borrow().room(peer)?;
         let (bytes, new) = (file_name::to_bytes(&name), new(Ext4Kind::File, permissions, path.owner));
         let number = self.change(|operation| operation.create(directory, &bytes, &new)).await?;
         let id = self.add(peer, number, Ext4Kind::File, flags)?;
@@ -135,7 +134,7 @@ impl Server {
     async fn emptied(&self, peer: &Peer, opened: Opened) -> Result<Opened, DescriptionError> {
         let number = self.number(peer, opened.id)?;
         if let Err(error) = self.set_size(peer, number, 0).await {
-            self.release(peer.id(), opened.id, false);
+            self.release(peer.id(), opened.id);
             return Err(error);
         }
         Ok(Opened { size: 0, ..opened })
@@ -182,29 +181,11 @@ impl Server {
     fn as_seen(&self, path: &str) -> String {
         if path == "/" { self.path.clone() } else { format!("{}{path}", self.path) }
     }
-
-    fn to_lock(&self, peer: &Peer, id: DescriptionId, lock: &Lock) -> Result<(u64, Owner), DescriptionError> {
-        self.open.borrow_mut().to_lock(peer, id, lock)
-    }
-
-    fn try_lock(&self, file: u64, owner: Owner, lock: &Lock) -> Result<(), DescriptionError> {
-        if self.open.borrow_mut().locks.set(file, owner, lock)? {
-            self.unlocked.changed();
-        }
-        Ok(())
-    }
 }
 
-/// Somebody waits for a lock, until this is dropped.
-struct Waiting<'a> {
-    server: &'a Server,
-    owner: Owner,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.server.open.borrow_mut().locks.wait_is_over(self.owner);
-    }
+/// Any file may be locked, and mapped.
+fn may_lock(_: u64, _: &Lock) -> Result<(), DescriptionError> {
+    Ok(())
 }
 
 impl FilesServer for Server {
@@ -394,28 +375,7 @@ impl FilesServer for Server {
     }
 
     async fn lock(&self, peer: &Peer, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError> {
-        let (file, owner) = self.to_lock(peer, id, &lock)?;
-        let mut done = self.try_lock(file, owner, &lock);
-        if done == Err(DescriptionError::WouldBlock) {
-            // Another program may have let go of it: by its end, or by a message in a channel that
-            // was not looked at yet.
-            self.clients.look();
-            runtime::take_in_all().await;
-            done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(file, owner, &lock));
-        }
-        match done {
-            Err(DescriptionError::WouldBlock) if wait => {}
-            other => return other,
-        }
-        self.open.borrow_mut().locks.wait(file, owner, &lock)?;
-        let _waiting = Waiting { server: self, owner };
-        self.unlocked
-            .until(|| {
-                // What was closed meanwhile cannot be locked any more.
-                let done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(file, owner, &lock));
-                (done != Err(DescriptionError::WouldBlock)).then_some(done)
-            })
-            .await
+        self.open.lock(peer, id, &lock, wait, may_lock).await
     }
 
     async fn blocking_lock(
@@ -424,8 +384,7 @@ impl FilesServer for Server {
         id: DescriptionId,
         lock: Lock,
     ) -> Result<Option<Lock>, DescriptionError> {
-        let (file, owner) = self.to_lock(peer, id, &lock)?;
-        Ok(self.open.borrow().locks.test(file, owner, &lock))
+        self.open.blocking_lock(peer, id, &lock, may_lock)
     }
 
     fn peer_closed(&self, peer: &Peer) {

@@ -11,13 +11,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use channel::{Clients, IN_FLIGHT, Peer};
+use channel::{IN_FLIGHT, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::files::{OF_VOLUME, PathError};
-use contracts::in_flight::{Exporter, settle_unknown};
+use contracts::in_flight::Exporter;
 use contracts::process::ProcessClient;
 use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volume};
-use open_files::{FileId, Table};
+use open_files::{Descriptions, FileId};
 use runtime::{LogLimit, Watch};
 use volume_core::cache::Cache;
 use volume_core::walk::Halt;
@@ -118,17 +118,12 @@ pub struct Server {
     pub device: RefCell<Option<Rc<Device>>>,
     /// The volume is known.
     pub opened: Watch,
-    pub open: RefCell<Table<Target>>,
+    pub open: Descriptions<Target>,
     /// Descriptions of each file.
     pub opens: RefCell<BTreeMap<u32, u32>>,
     /// Inodes that nobody has any more, to be reclaimed.
     pub unused: RefCell<Vec<u32>>,
     pub reclaiming: Watch,
-    /// Tickets of senders that have ended, and word of that.
-    unsure: RefCell<Vec<u64>>,
-    exporter_ended: Watch,
-    /// Some lock went or shrank.
-    pub unlocked: Watch,
     /// There may be something to write.
     pub changed: Watch,
     pub is_changed: Cell<bool>,
@@ -138,8 +133,6 @@ pub struct Server {
     /// A transaction lasts, or never will.
     pub lasting: Watch,
     damage: LogLimit,
-    /// The programs that may be given descriptions.
-    pub clients: Clients,
 }
 
 impl Server {
@@ -150,20 +143,16 @@ impl Server {
             state: RefCell::new(State::Opening),
             device: RefCell::default(),
             opened: Watch::new(),
-            open: RefCell::new(Table::new(OPEN_MAX, OF_VOLUME)),
+            open: Descriptions::new(OPEN_MAX, OF_VOLUME),
             opens: RefCell::default(),
             unused: RefCell::default(),
             reclaiming: Watch::new(),
-            unsure: RefCell::default(),
-            exporter_ended: Watch::new(),
-            unlocked: Watch::new(),
             changed: Watch::new(),
             is_changed: Cell::new(false),
             dirtied: Watch::new(),
             is_dirty: Cell::new(false),
             lasting: Watch::new(),
             damage: LogLimit::default(),
-            clients: Clients::default(),
         }
     }
 
@@ -287,7 +276,7 @@ impl Server {
 
     /// Opens an inode for a client. `flags` are `files::open`'s. `TooMany`.
     pub fn add(&self, peer: &Peer, number: u32, kind: Kind, flags: u32) -> Result<DescriptionId, DescriptionError> {
-        let mut open = self.open.borrow_mut();
+        let mut open = self.open.table.borrow_mut();
         open.room(peer)?;
         *self.opens.borrow_mut().entry(number).or_default() += 1;
         Ok(open.add(peer, Target { inode: number, kind, has_failed: false }, flags))
@@ -300,7 +289,7 @@ impl Server {
         id: DescriptionId,
         work: impl FnOnce(&mut Open) -> Result<T, DescriptionError>,
     ) -> Result<T, DescriptionError> {
-        work(self.open.borrow_mut().get(peer, id)?)
+        self.open.with(peer, id, work)
     }
 
     /// The inode that a description of a client's is of. `BadId`.
@@ -308,63 +297,45 @@ impl Server {
         self.with(peer, id, |open| Ok(open.target.inode))
     }
 
-    /// A client gives one reference back, or all at its end. Whether it had one.
-    pub fn release(&self, client: u64, id: DescriptionId, at_end: bool) -> bool {
-        let released = self.open.borrow_mut().release(client, id, at_end);
-        if released.freed_locks {
-            self.unlocked.changed();
-        }
-        if let Some(Target { inode, .. }) = released.last {
-            let is_last = {
-                let mut opens = self.opens.borrow_mut();
-                let left = opens.get(&inode).map_or(0, |count| count - 1);
-                if left > 0 {
-                    opens.insert(inode, left)
-                } else {
-                    opens.remove(&inode)
-                };
-                left == 0
+    /// A description of it is gone.
+    fn closed(&self, Target { inode, .. }: Target) {
+        let is_last = {
+            let mut opens = self.opens.borrow_mut();
+            let left = opens.get(&inode).map_or(0, |count| count - 1);
+            if left > 0 {
+                opens.insert(inode, left)
+            } else {
+                opens.remove(&inode)
             };
-            if is_last {
-                self.unused(inode);
-            }
+            left == 0
+        };
+        if is_last {
+            self.unused(inode);
         }
+    }
+
+    /// A client gives one reference back. Whether it had one.
+    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
+        let released = self.open.release(client, id, false);
+        released.last.into_iter().for_each(|target| self.closed(target));
         released.was_held
     }
 
     /// Releases all that a client held, which ended.
     pub fn release_all_of(&self, gone: &Peer) {
-        let held = self.open.borrow().held_by(gone);
-        for (client, id) in held {
-            self.release(client, id, true);
-        }
-        // What it exported and did not send has to be found.
-        let tickets = self.open.borrow().tickets_of(|exporter| gone.was(exporter));
-        if !tickets.is_empty() {
-            self.unsure.borrow_mut().extend(tickets);
-            self.exporter_ended.changed();
-        }
-    }
-
-    /// Settles what nobody will claim, for as long as the machine runs.
-    pub async fn settle_unsent(&self, processes: &ProcessClient) {
-        loop {
-            let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
-            let unsure = self.exporter_ended.until(take).await;
-            settle_unknown(self, processes, unsure).await;
-        }
+        self.open.release_all_of(gone, |target| self.closed(target));
     }
 }
 
 impl Exporter for Server {
     fn settle(&self, ticket: u64) {
-        let exported = self.open.borrow_mut().settle(ticket);
+        let exported = self.open.table.borrow_mut().settle(ticket);
         if let Some(id) = exported {
-            self.release(IN_FLIGHT, id, false);
+            self.release(IN_FLIGHT, id);
         }
     }
 
     fn tickets(&self) -> Vec<u64> {
-        self.open.borrow().tickets_of(|_| true)
+        self.open.table.borrow().tickets_of(|_| true)
     }
 }

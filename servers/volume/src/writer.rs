@@ -47,7 +47,7 @@ impl Server {
 
     /// Bytes of a file could not be written: who has it open is told by fsync.
     fn lose(&self, inode: u32) {
-        self.open.borrow_mut().each_of(inode.into(), |open| open.target.has_failed = true);
+        self.open.table.borrow_mut().each_of(inode.into(), |open| open.target.has_failed = true);
     }
 
     /// Writes a batch; whether what it is about can be relied upon.
@@ -70,7 +70,7 @@ impl StorageServer for Server {
     /// changed after that.
     async fn close(&self, _: &Peer) -> Result<(), StorageError> {
         // Programs may have ended, or closed files by messages that were not looked at yet.
-        self.clients.look();
+        self.open.clients.look();
         runtime::take_in_all().await;
         self.reclaim_all().await;
         if self.mount(Mount::close).is_none() {
