@@ -182,7 +182,7 @@ pub mod seal {
 /// and `volume` when it has read what it needs. Rights: every client may name every path of its
 /// root file system; permission bits are kept and shown, and what is new is whose the caller says
 /// it acts as; nothing is refused by either.
-#[contract(name = "files", version = 7)]
+#[contract(name = "files", version = 8)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
@@ -263,14 +263,16 @@ pub trait Files {
     async fn space(&self) -> Result<(u64, u64), DescriptionError>;
 
     /// What was written to a file is kept whatever happens to the machine, as far as it is found
-    /// again by that; all that is known of it, too, if `whole`. `Failed` if it was lost, once for
-    /// each description.
+    /// again by that; all that is known of it, too, if `whole`. `Failed` if some of it was lost,
+    /// once for each description that was open then, or hears of it first; `ReadOnly` if nothing is
+    /// written any more since a device failed.
     #[op(repeatable)]
     async fn synchronize(&self, id: DescriptionId, whole: bool) -> Result<(), DescriptionError>;
 
-    /// The same for all files. `Failed`.
+    /// The same for all files. `Failed` if something was lost of which the description `asking` did
+    /// not hear so: once for each description.
     #[op(repeatable)]
-    async fn synchronize_all(&self) -> Result<(), DescriptionError>;
+    async fn synchronize_all(&self, asking: Option<DescriptionId>) -> Result<(), DescriptionError>;
 
     /// Opens again what a description names, with an offset of its own. `flags` as for `open`.
     #[op]

@@ -263,6 +263,11 @@ impl Mount {
         self.is_closing = true;
     }
 
+    /// Inodes with changes that do not last; one may be there twice.
+    pub fn uncommitted_inodes(&self) -> Vec<u32> {
+        self.uncommitted().flat_map(|transaction| &transaction.changes.inodes).copied().collect()
+    }
+
     /// Whether the journal could not be written: nothing is changed any more.
     pub fn is_lost(&self) -> bool {
         self.is_lost

@@ -111,11 +111,6 @@ impl<T: Target> Table<T> {
         self.open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)
     }
 
-    /// Does something with each description of a file, whatever client holds it.
-    pub fn each_of(&mut self, file: FileId, work: impl FnMut(&mut Open<T>)) {
-        self.open.values_mut().filter(|open| open.target.file() == Some(file)).for_each(work);
-    }
-
     /// May a client change those bytes of a file? `Denied` while they are memory of programs and it
     /// is none of these.
     pub fn may_change(&self, peer: &Peer, file: FileId, bytes: Range<u64>) -> Result<(), DescriptionError> {

@@ -61,7 +61,7 @@ pub struct Description {
     pub server: u32,
     /// Descriptors that name it.
     pub count: u32,
-    /// O_ACCMODE, O_APPEND and O_NONBLOCK, or O_PATH, as fcntl gives them.
+    /// O_ACCMODE, O_APPEND, O_NONBLOCK, O_DSYNC and O_SYNC, or O_PATH, as fcntl gives them.
     pub flags: u32,
     /// S_IFMT bits of what it is; of an event counter here, whether a read takes one and not all.
     pub kind: u32,

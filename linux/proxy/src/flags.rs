@@ -26,6 +26,10 @@ pub const O_EXCL: u32 = 0o200;
 pub const O_TRUNC: u32 = 0o1000;
 pub const O_APPEND: u32 = 0o2000;
 pub const O_NONBLOCK: u32 = 0o4000;
+/// Each write is on the disk before it is answered, as far as it is found again by that;
+pub const O_DSYNC: u32 = 0o10000;
+/// with all that is known of the file: what O_SYNC has besides O_DSYNC.
+pub const O_SYNC_WHOLE: u32 = 0o4000000;
 pub const O_DIRECTORY: u32 = 0o200000;
 pub const O_NOFOLLOW: u32 = 0o400000;
 pub const O_CLOEXEC: u32 = 0o2000000;
@@ -64,7 +68,9 @@ pub const LOCK_MAND: u64 = 32;
 
 pub const RWF_NOWAIT: u64 = 8;
 pub const RWF_APPEND: u64 = 16;
-/// RWF_HIPRI, RWF_DSYNC and RWF_SYNC: files are memory.
+pub const RWF_DSYNC: u64 = 2;
+pub const RWF_SYNC: u64 = 4;
+/// RWF_HIPRI and both of these.
 pub const RWF_OF_STORAGE: u64 = 7;
 
 pub const PROT_READ: u64 = 1;

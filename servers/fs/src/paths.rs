@@ -349,8 +349,8 @@ impl FilesServer for Server {
         self.with(peer, id, |_| Ok(()))
     }
 
-    async fn synchronize_all(&self, _peer: &Peer) -> Result<(), DescriptionError> {
-        Ok(())
+    async fn synchronize_all(&self, peer: &Peer, asking: Option<DescriptionId>) -> Result<(), DescriptionError> {
+        asking.map_or(Ok(()), |id| self.with(peer, id, |_| Ok(())))
     }
 
     async fn reopen(&self, peer: &Peer, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError> {

@@ -39,11 +39,11 @@ impl Server {
     }
 
     /// Waits while more was written than the disk can follow.
-    async fn until_room(&self) -> Result<(), DescriptionError> {
+    async fn until_room(&self) {
         let is_much = |mount: &mut Mount| (mount.data_blocks() > DIRTY_MAX).then(|| mount.sync_all()).flatten();
-        match self.mount(is_much).flatten() {
-            Some(number) => self.until_lasting(number).await,
-            None => Ok(()),
+        if let Some(number) = self.mount(is_much).flatten() {
+            // If that is lost, the change that comes now hears it.
+            let _ = self.until_lasting(number).await;
         }
     }
 
@@ -59,7 +59,7 @@ impl Server {
         if bytes.is_empty() {
             return Ok((place.unwrap_or(0), 0));
         }
-        self.until_room().await?;
+        self.until_room().await;
         self.change_file(number, |operation| {
             let from = match place {
                 Some(place) => place,
@@ -112,7 +112,11 @@ impl Server {
             let is_orphan = self.mount(|mount| mount.orphans().contains(&number)).unwrap_or(false);
             is_orphan && !self.opens.borrow().contains_key(&number)
         };
-        while is_unused() && self.change(|operation| operation.reclaim(number)).await? == Progress::More {}
+        while is_unused() {
+            if self.change(|operation| operation.reclaim(number)).await? == Progress::Done {
+                self.lost.borrow_mut().remove(number);
+            }
+        }
         Ok(())
     }
 

@@ -321,15 +321,11 @@ impl FilesServer for Server {
     }
 
     async fn synchronize(&self, peer: &Peer, id: DescriptionId, _whole: bool) -> Result<(), DescriptionError> {
-        let inode = self.number(peer, id)?;
-        let lasts = Server::synchronize(self, inode).await;
-        // Whoever else has it open hears of it, too.
-        let had_failed = self.with(peer, id, |open| Ok(core::mem::take(&mut open.target.has_failed)))?;
-        if had_failed { Err(DescriptionError::Failed) } else { lasts }
+        Server::synchronize(self, peer, id).await
     }
 
-    async fn synchronize_all(&self, _peer: &Peer) -> Result<(), DescriptionError> {
-        Server::synchronize_all(self).await
+    async fn synchronize_all(&self, peer: &Peer, asking: Option<DescriptionId>) -> Result<(), DescriptionError> {
+        Server::synchronize_all(self, asking.map(|id| (peer, id))).await
     }
 
     async fn reopen(&self, peer: &Peer, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError> {

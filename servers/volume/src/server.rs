@@ -20,6 +20,7 @@ use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volu
 use open_files::{Descriptions, FileId};
 use runtime::{LogLimit, Watch};
 use volume_core::cache::Cache;
+use volume_core::lost::{Heard, Losses, LostFiles};
 use volume_core::walk::Halt;
 use volume_core::words;
 
@@ -33,8 +34,9 @@ const OPEN_MAX: usize = 8192;
 pub struct Target {
     pub inode: u32,
     pub kind: Kind,
-    /// Bytes of it were lost, of which its holder was not told.
-    pub has_failed: bool,
+    /// Of which losses of the file, and of the volume, its holder has heard.
+    pub heard: Heard,
+    pub heard_of_all: Heard,
 }
 
 impl open_files::Target for Target {
@@ -124,6 +126,9 @@ pub struct Server {
     /// Inodes that nobody has any more, to be reclaimed.
     pub unused: RefCell<Vec<u32>>,
     pub reclaiming: Watch,
+    /// Changes that could not be written, of each file and of any.
+    pub lost: RefCell<LostFiles>,
+    pub losses: Cell<Losses>,
     /// There may be something to write.
     pub changed: Watch,
     pub is_changed: Cell<bool>,
@@ -147,6 +152,8 @@ impl Server {
             opens: RefCell::default(),
             unused: RefCell::default(),
             reclaiming: Watch::new(),
+            lost: RefCell::default(),
+            losses: Cell::default(),
             changed: Watch::new(),
             is_changed: Cell::new(false),
             dirtied: Watch::new(),
@@ -279,7 +286,8 @@ impl Server {
         let mut open = self.open.table.borrow_mut();
         open.room(peer)?;
         *self.opens.borrow_mut().entry(number).or_default() += 1;
-        Ok(open.add(peer, Target { inode: number, kind, has_failed: false }, flags))
+        let (heard, heard_of_all) = (self.lost.borrow_mut().begin(number), self.losses.get().begin());
+        Ok(open.add(peer, Target { inode: number, kind, heard, heard_of_all }, flags))
     }
 
     /// Works on a description the client holds. `BadId`.
@@ -310,6 +318,7 @@ impl Server {
             left == 0
         };
         if is_last {
+            self.lost.borrow_mut().close(inode);
             self.unused(inode);
         }
     }

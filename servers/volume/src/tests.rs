@@ -32,6 +32,8 @@ struct Played {
     released: Watch,
     /// Writes of blocks that begin with these bytes fail.
     fails: Cell<Option<u8>>,
+    /// Flushes fail.
+    flush_fails: Cell<bool>,
     flushes: Cell<u32>,
 }
 
@@ -66,7 +68,7 @@ impl BlocksServer for Played {
 
     async fn flush(&self, _: &Peer, _: u64) -> Result<Flushed, BlocksError> {
         self.flushes.set(self.flushes.get() + 1);
-        Ok(Flushed::Stored)
+        if self.flush_fails.get() { Err(BlocksError::Io) } else { Ok(Flushed::Stored) }
     }
 
     async fn discard(&self, _: &Peer, _: u64, _: Extent) -> Result<(), BlocksError> {
@@ -121,6 +123,7 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
         held_from: Cell::new(u64::MAX),
         released: Watch::new(),
         fails: Cell::new(None),
+        flush_fails: Cell::new(false),
         flushes: Cell::new(0),
     });
     runtime::spawn(serve_blocks(disk.clone(), served));
@@ -243,9 +246,11 @@ fn what_was_synced_is_there_after_a_cut() {
     }
 }
 
+const LOST: CallError<DescriptionError> = CallError::Server(DescriptionError::Failed);
+const READ_ONLY: CallError<DescriptionError> = CallError::Server(DescriptionError::ReadOnly);
+
 #[test]
 fn lost_bytes_are_told_once_for_each_description() {
-    const LOST: CallError<DescriptionError> = CallError::Server(DescriptionError::Failed);
     let Some(image) = image() else { return };
     runtime::testing::run(async {
         let fixture = fixture(image, 1000, false);
@@ -259,8 +264,58 @@ fn lost_bytes_are_told_once_for_each_description() {
         assert_eq!(fixture.files.synchronize(one, true).await, Err(LOST));
         assert_eq!(fixture.files.synchronize(one, true).await, Ok(()));
         assert_eq!(fixture.files.synchronize(other, true).await, Ok(()));
+        let late = fixture.open("/small", flags).await.unwrap().id;
         assert_eq!(fixture.files.synchronize(two, false).await, Err(LOST));
         assert_eq!(fixture.files.synchronize(two, false).await, Ok(()));
+        assert_eq!(fixture.files.synchronize(late, true).await, Ok(()), "it was opened when others had heard");
+        // Of the whole volume each description hears it once, too.
+        let told = async |id| fixture.files.synchronize_all(Some(id)).await;
+        assert_eq!((told(other).await, told(other).await, told(one).await), (Err(LOST), Ok(()), Err(LOST)));
+        assert_eq!((told(late).await, fixture.files.synchronize_all(None).await), (Err(LOST), Ok(())));
+        fixture.write(one, 0, &[0xe5; 5]).await.unwrap();
+        assert_eq!(fixture.files.synchronize(late, true).await, Err(LOST), "this one it was there for");
+    });
+}
+
+#[test]
+fn bytes_that_were_lost_unheard_are_told_to_who_opens_the_file_next() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let first = fixture.open("/small", open::READ | open::WRITE).await.unwrap().id;
+        fixture.disk.fails.set(Some(0xe5));
+        fixture.write(first, 0, &[0xe5; 5]).await.unwrap();
+        fixture.descriptions.close(first).await.unwrap();
+        fixture.files.synchronize_all(None).await.unwrap();
+        for told in [Err(LOST), Ok(())] {
+            let next = fixture.open("/small", open::READ).await.unwrap().id;
+            assert_eq!(fixture.files.synchronize(next, true).await, told);
+            fixture.descriptions.close(next).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_lost_journal_is_told_once_for_each_description_and_nothing_is_written_any_more() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let flags = open::READ | open::WRITE;
+        let (one, two) =
+            (fixture.open("/small", flags).await.unwrap().id, fixture.open("/small", flags).await.unwrap().id);
+        let folder = fixture.open("/far", open::READ | open::DIRECTORY).await.unwrap().id;
+        let other = fixture.open("/large", flags).await.unwrap().id;
+        fixture.disk.flush_fails.set(true);
+        fixture.write(one, 0, b"lost!").await.unwrap();
+        fixture.files.make_directory(name("/far/new"), 0o755).await.unwrap();
+        for id in [one, two, folder] {
+            assert_eq!(fixture.files.synchronize(id, true).await, Err(LOST));
+            assert_eq!(fixture.files.synchronize(id, true).await, Err(READ_ONLY));
+        }
+        assert_eq!(fixture.files.synchronize(other, true).await, Err(READ_ONLY), "nothing of it was lost");
+        assert_eq!(fixture.write(other, 0, b"x").await, Err(READ_ONLY));
+        assert_eq!(fixture.files.synchronize_all(Some(other)).await, Err(LOST));
+        assert_eq!(fixture.files.synchronize_all(Some(other)).await, Ok(()));
     });
 }
 

@@ -3,7 +3,7 @@
 use alloc::rc::Rc;
 
 use channel::Peer;
-use contracts::descriptions::DescriptionError;
+use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::storage::{StorageError, StorageServer};
 use ext4::{Batch, Flush, Mount};
 use volume_core::words;
@@ -28,26 +28,45 @@ impl Server {
         }
     }
 
-    /// What was changed of a file so far lasts. `Failed`, once for each description, if some of it
-    /// was lost.
-    pub async fn synchronize(&self, inode: u32) -> Result<(), DescriptionError> {
-        match self.mount(|mount| mount.sync(inode)).flatten() {
-            Some(number) => self.until_lasting(number).await,
-            None => Ok(()),
+    /// Has what was changed of a file so far last. `Failed`, once for each description, if some of
+    /// it was lost; `ReadOnly` if nothing is written any more.
+    pub async fn synchronize(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
+        let inode = self.number(peer, id)?;
+        if let Some(number) = self.mount(|mount| mount.sync(inode)).flatten() {
+            // What is lost by then is known then.
+            let _ = self.until_lasting(number).await;
         }
+        self.with(peer, id, |open| match self.lost.borrow_mut().tell(inode, &mut open.target.heard) {
+            true => Err(DescriptionError::Failed),
+            false => Ok(()),
+        })?;
+        if self.mount(|mount| mount.is_lost()) == Some(true) { Err(DescriptionError::ReadOnly) } else { Ok(()) }
     }
 
-    /// The same of all.
-    pub async fn synchronize_all(&self) -> Result<(), DescriptionError> {
-        match self.mount(Mount::sync_all).flatten() {
-            Some(number) => self.until_lasting(number).await,
-            None => Ok(()),
+    /// The same of all files; what was lost of any is told to a description, if there is one.
+    pub async fn synchronize_all(&self, asking: Option<(&Peer, DescriptionId)>) -> Result<(), DescriptionError> {
+        if let Some(number) = self.mount(Mount::sync_all).flatten() {
+            let _ = self.until_lasting(number).await;
         }
+        let Some((peer, id)) = asking else { return Ok(()) };
+        let mut losses = self.losses.get();
+        let is_news = self.with(peer, id, |open| Ok(losses.tell(&mut open.target.heard_of_all)))?;
+        self.losses.set(losses);
+        if is_news { Err(DescriptionError::Failed) } else { Ok(()) }
     }
 
-    /// Bytes of a file could not be written: who has it open is told by fsync.
+    /// Changes of a file could not be written: who has it open is told by fsync.
     fn lose(&self, inode: u32) {
-        self.open.table.borrow_mut().each_of(inode.into(), |open| open.target.has_failed = true);
+        self.lost.borrow_mut().add(inode, self.opens.borrow().contains_key(&inode));
+        let mut losses = self.losses.get();
+        losses.add();
+        self.losses.set(losses);
+    }
+
+    /// The journal cannot be written: what does not last by now never will.
+    fn lose_all(&self) {
+        runtime::log!("{}: its journal cannot be written: it is only read from now on", self.path);
+        self.mount(|mount| mount.uncommitted_inodes()).into_iter().flatten().for_each(|inode| self.lose(inode));
     }
 
     /// Writes a batch; whether what it is about can be relied upon.
@@ -104,10 +123,10 @@ pub async fn write_all(server: Rc<Server>) {
         };
         while let Some(batch) = next().flatten() {
             let is_written = server.write(batch).await;
-            if !is_written {
-                runtime::log!("{}: its journal cannot be written: it is only read from now on", server.path);
-            }
             server.mount(|mount| mount.done(is_written));
+            if !is_written {
+                server.lose_all();
+            }
             server.lasting.changed();
         }
         server.lasting.changed();

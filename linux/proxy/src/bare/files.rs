@@ -91,9 +91,17 @@ pub fn named(directory: u64, path: u64) -> Result<Place, Failure> {
     Ok(resolved(directory, &user::path(path)?)?)
 }
 
+/// What F_GETFL tells of a file.
+pub const KEPT: u32 = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DSYNC | O_SYNC_WHOLE;
+
+/// What O_SYNC has besides O_DSYNC has that in it.
+fn with_data_sync(flags: u32) -> u32 {
+    if flags & O_SYNC_WHOLE != 0 { flags | O_DSYNC } else { flags }
+}
+
 /// open, openat, creat.
 pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Outcome {
-    let (path, flags) = (named(directory, path)?, flags as u32);
+    let (path, flags) = (named(directory, path)?, with_data_sync(flags as u32));
     with_state(|state| state.descriptors.room(1))?;
     if let Some(own) = own_files::find(&path.name.path).filter(|_| path.name.directory.is_none()) {
         return own.open(flags).await;
@@ -129,7 +137,7 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     let turn = if wanted & how::TRUNCATE != 0 { shared_files::turn_if_active().await } else { None };
     let (mut keeper, mut opened) = at_place(path, |files, name| files.open(name, wanted, permissions)).await?;
     let close_on_exec = flags & O_CLOEXEC != 0;
-    let kept = flags & if names_only { O_PATH } else { O_ACCMODE | O_APPEND | O_NONBLOCK };
+    let kept = flags & if names_only { O_PATH } else { KEPT };
     if let Some(Elsewhere::Descriptor(number)) = opened.elsewhere {
         let found = description(number.into()).map_err(|_| Errno::ENOENT)?;
         if !found.is_file() {

@@ -230,7 +230,18 @@ pub async fn write_description(
         // Full: what comes next is room.
         poll::again(found);
     }
+    if done > 0 && found.flags & O_DSYNC != 0 {
+        keep(found, found.flags & O_SYNC_WHOLE != 0).await?;
+    }
     Ok(done as u64)
+}
+
+/// Has what was written to a file so far last, if it lies on a disk.
+async fn keep(found: &Description, whole: bool) -> Result<(), Failure> {
+    if found.server == server::VOLUME {
+        proxy().files_at(found.server)?.synchronize(found.id, whole).await?;
+    }
+    Ok(())
 }
 
 /// Sends the thread a signal of its own doing.
@@ -413,7 +424,11 @@ pub async fn read_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6]) 
 /// pwritev2.
 pub async fn write_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6]) -> Outcome {
     let (position, wait) = by_flags(offset, flags)?;
-    with_sigpipe(write_vectors(descriptor, at, count, position, wait).await)
+    let written = with_sigpipe(write_vectors(descriptor, at, count, position, wait).await)?;
+    if written > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+        keep(&description(descriptor)?, flags & RWF_SYNC != 0).await?;
+    }
+    Ok(written)
 }
 
 /// lseek for SEEK_DATA and SEEK_HOLE: as of files without holes, which end in one.
@@ -483,14 +498,12 @@ pub async fn status_of(id: DescriptionId) -> Result<Status, Failure> {
 /// fsync and, of less than the whole, fdatasync: what is mapped is brought to the file, and the
 /// file to the disk, if it lies on one.
 pub async fn synchronize(descriptor: u64, whole: bool) -> Outcome {
-    let found = description(descriptor)?;
+    let found = opened(descriptor)?;
     status(descriptor).await?;
     if found.is_file() && shared_files::is_active() {
         Box::pin(shared_files::bring_file(found.id)).await?;
     }
-    if found.server == server::VOLUME {
-        proxy().files_at(found.server)?.synchronize(found.id, whole).await?;
-    }
+    keep(&found, whole).await?;
     Ok(0)
 }
 
@@ -498,16 +511,17 @@ pub async fn synchronize(descriptor: u64, whole: bool) -> Outcome {
 pub async fn synchronize_all() -> Outcome {
     shared_files::bring_everything().await;
     if let Ok(volume) = proxy().files_at(server::VOLUME) {
-        let _ = volume.synchronize_all().await;
+        let _ = volume.synchronize_all(None).await;
     }
     Ok(0)
 }
 
 /// syncfs.
 pub async fn synchronize_tree(descriptor: u64) -> Outcome {
-    if description(descriptor)?.server == server::VOLUME {
+    let found = opened(descriptor)?;
+    if found.server == server::VOLUME {
         shared_files::bring_everything().await;
-        proxy().files_at(server::VOLUME)?.synchronize_all().await?;
+        proxy().files_at(server::VOLUME)?.synchronize_all(Some(found.id)).await?;
     }
     Ok(0)
 }

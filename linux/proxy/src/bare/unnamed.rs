@@ -10,7 +10,7 @@ use personality::flags::*;
 use system::file_name;
 
 use super::errors::{Failure, Outcome};
-use super::files::{named, resolved};
+use super::files::{KEPT, named, resolved};
 use super::input_output::{REGULAR, description};
 use super::places::{Place, at_end, at_place};
 use super::proxy::proxy;
@@ -53,7 +53,7 @@ pub async fn open_temporary(place: Place, flags: u32, permissions: u32) -> Outco
     let purpose = Unnamed::Temporary { may_link: flags & O_EXCL == 0 };
     let asked = at_place(place, |files, name| files.open_unnamed(name, access, permissions, purpose));
     let (_, opened) = asked.await?;
-    add(&opened, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK), flags & O_CLOEXEC != 0)
+    add(&opened, flags & KEPT, flags & O_CLOEXEC != 0)
 }
 
 /// A file of this process's own, with these bytes, to be read.

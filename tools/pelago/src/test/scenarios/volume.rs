@@ -1,7 +1,9 @@
 //! Tier 3: the ext4 volume on a disk, seen by programs at a path (decision 87). The host makes it
 //! of a tree, and what busybox finds is compared with that tree.
 
+use super::checks;
 use crate::host::skip::Skip;
+use crate::image::archive::Archive;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use system::Mount;
+
+mod durable;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Where programs see it.
@@ -36,7 +40,10 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(3, name, move |bench| write(bench, machine, cpus))
     });
     let refused = Scenario::shared(3, "volume/refused/q35/1".into(), refused);
-    read.into_iter().chain(write).chain([refused]).collect()
+    let durable = [1, 2].map(|cpus| {
+        Scenario::shared(3, format!("volume/durable/q35/{cpus}"), move |bench| durable::run(bench, cpus))
+    });
+    read.into_iter().chain(write).chain([refused]).chain(durable).collect()
 }
 
 /// A folder of the host for a volume's tree and its image.
@@ -91,12 +98,38 @@ impl Disk {
 
     /// Boots with it.
     fn boot(&self, bench: &Bench, machine: MachineType, cpus: u32, ro: bool, script: &str) -> Result<Guest> {
+        self.boot_with(bench, (machine, cpus), ro, script, |_| Ok(()))
+    }
+
+    /// The same with a program of checks, to be called as /checks; it may write to the volume.
+    fn boot_checks(
+        &self,
+        bench: &Bench,
+        machine: MachineType,
+        cpus: u32,
+        source: &str,
+        script: &str,
+    ) -> Result<Guest> {
+        let program = checks::compile(source)?;
+        self.boot_with(bench, (machine, cpus), false, script, |root| {
+            root.file("root/checks", 0o755, program);
+            Ok(())
+        })
+    }
+
+    fn boot_with(
+        &self,
+        bench: &Bench,
+        (machine, cpus): (MachineType, u32),
+        ro: bool,
+        script: &str,
+        fill: impl FnOnce(&mut Archive) -> Result<()>,
+    ) -> Result<Guest> {
         let bed = bench.with_volume(Mount { path: AT.into(), is_read_only: ro })?;
-        let program = ["busybox", "sh", "-c", script];
-        bed.boot(machine, cpus, &program, |_, machine| {
+        bed.boot(machine, cpus, &["busybox", "sh", "-c", script], |root, machine| {
             machine.has_card = false;
             machine.drive = Some(Drive { file: self.image(), is_read_only: ro });
-            Ok(())
+            fill(root)
         })
     }
 }

@@ -22,6 +22,11 @@ SEEN(open_flags, O_DIRECTORY) { return fails_by(open(fresh(), O_RDONLY | value),
 SEEN(open_flags, O_NOFOLLOW) { leads(); return open("l", O_RDONLY) >= 0 && fails_by(open("l", O_RDONLY | value), ELOOP); }
 SEEN(open_flags, O_CLOEXEC) { return is_cloexec(opened(O_RDONLY | value)) && fcntl(opened(O_RDONLY), F_GETFD) == 0; }
 SEEN(open_flags, O_PATH) { char c; int file = opened(value); return fails_by(read(file, &c, 1), EBADF) && size_of(file) == 10; }
+// That a write is on the disk when it is answered is seen by `volume/durable`: here, that it is told.
+static int is_synced(long flags, long told) { int file = opened(O_RDWR | flags); return (fcntl(file, F_GETFL) & O_SYNC) == told && write(file, "x", 1) == 1; }
+SEEN(open_flags, O_DSYNC) { return is_synced(value, O_DSYNC) && is_synced(0, 0); }
+SEEN(open_flags, __O_SYNC) { return is_synced(value, O_SYNC); }
+SEEN(open_flags, O_SYNC) { return is_synced(value, O_SYNC); }
 SEEN(open_flags, O_TMPFILE) {
     struct stat status;
     int file = open(".", O_RDWR | value, 0600);
@@ -226,6 +231,8 @@ static long read_by(int file, long place, long flags) { char c; struct iovec par
 static long write_by(int file, long place, long flags) { struct iovec part = one_part("x", 1); return syscall(SYS_pwritev2, file, &part, 1, place, 0L, flags); }
 TRY(preadv2_flags) { return read_by(opened(O_RDWR), 0, value); }
 TRY(pwritev2_flags) { return write_by(opened(O_RDWR), 0, value); }
+SEEN(pwritev2_flags, RWF_DSYNC) { int file = opened(O_RDWR); return write_by(file, 10, value) == 1 && size_of(file) == 11; }
+SEEN(pwritev2_flags, RWF_SYNC) { int file = opened(O_RDWR); return write_by(file, 10, value) == 1 && size_of(file) == 11; }
 static int fill(int end) { static char bytes[65536]; fcntl(end, F_SETFL, O_NONBLOCK); while (write(end, bytes, sizeof bytes) > 0) {} return fcntl(end, F_SETFL, 0); }
 SEEN(preadv2_flags, RWF_NOWAIT) { int ends[2]; pipe(ends); long given = read_by(ends[0], -1, value); return fails_by(given, EAGAIN) ? 1 : fails_by(given, EOPNOTSUPP) ? NOT_HERE : 0; }
 SEEN(pwritev2_flags, RWF_NOWAIT) { int ends[2]; pipe(ends), fill(ends[1]); long given = write_by(ends[1], -1, value); return fails_by(given, EAGAIN) ? 1 : fails_by(given, EOPNOTSUPP) ? NOT_HERE : 0; }
