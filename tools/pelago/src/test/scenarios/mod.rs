@@ -23,6 +23,7 @@ mod disk_option;
 mod double_faults;
 mod epoll;
 mod event_descriptors;
+mod ext4;
 mod files;
 mod first_run;
 mod fork_bomb;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Scenario> {
         layouts::scenarios(),
         host_stress::scenarios(),
         mutants::scenarios(),
+        ext4::scenarios(),
         usage_errors::scenarios(),
         objects::scenarios(),
         fuzz::scenarios(),
