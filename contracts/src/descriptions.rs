@@ -129,6 +129,10 @@ pub enum DescriptionError {
     ReadOnly,
     /// A file would have more names than its store can count.
     TooManyLinks,
+    /// The file ends before that place, or has only holes behind it.
+    PastEnd,
+    /// The file has no attribute of that name.
+    NoAttribute,
 }
 
 /// What a client that polls wants to be told later, by one `ready` event.
@@ -206,6 +210,8 @@ pub struct Status {
     pub group: u32,
     /// Device number major << 8 | minor for `Kind::Device` and `Kind::Terminal`.
     pub special: u32,
+    /// Sectors of 512 bytes that it takes in its store.
+    pub sectors: u64,
     /// Nanoseconds since 1970 of last change and last access.
     pub modified_ns: u64,
     pub accessed_ns: u64,
@@ -217,6 +223,10 @@ pub enum Whence {
     Start,
     Current,
     End,
+    /// The next byte from the offset on that is no hole's: `PastEnd` if there is none.
+    Data,
+    /// The next one that is a hole's, or the end: `PastEnd` if that is before the offset.
+    Hole,
 }
 
 /// Description-specific requests (ioctl).
@@ -252,6 +262,36 @@ pub enum Control {
     SetCapacity {
         bytes: u32,
     },
+    /// Extended attributes of a file.
+    Attribute(AttributeRequest),
+}
+
+/// What an extended attribute is to be when it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttributeChange {
+    /// There or not.
+    Any,
+    /// Not there: `Exists`.
+    New,
+    /// There: `NoAttribute`.
+    Old,
+}
+
+/// What is asked about extended attributes of a file. Values and lists lie in the bulk. Names begin
+/// with `user.`, `trusted.` or `security.`: `NotSupported` for others, and where no file has any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttributeRequest {
+    /// Puts the value at `span`, as far as it fits, and gives how many bytes it has.
+    /// `NoAttribute`.
+    Get { name: Vec<u8>, span: BulkSpan },
+    /// Sets the value to the bytes at `span`. `Denied` for a name of programs on what is no file
+    /// or directory, `NoSpace` if all of the file's would not fit.
+    Set { name: Vec<u8>, span: BulkSpan, change: AttributeChange },
+    /// Removes one. `NoAttribute`.
+    Remove { name: Vec<u8> },
+    /// Puts the names of all, each with a zero behind it, at `span`, as far as they fit, and gives
+    /// how many bytes they have.
+    List { span: BulkSpan },
 }
 
 /// Answers to [`Control`].
@@ -299,8 +339,8 @@ pub struct Right {
 /// Operations on open file descriptions. Order: requests of one client on one description are
 /// served in the order sent, except reads and writes that wait. Limits: data of one read or write
 /// at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was
-/// given by `inherit`. Bulk: data of read and write.
-#[contract(name = "descriptions", version = 3)]
+/// given by `inherit`. Bulk: data of read and write, values and names of attributes.
+#[contract(name = "descriptions", version = 4)]
 pub trait Descriptions {
     /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's
     /// own offset which then moves. 0 = end of file. With `wait`, waits for the first byte;

@@ -152,6 +152,17 @@ impl From<DescriptionError> for PathError {
     }
 }
 
+/// What a rename does where something is at the new path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Renaming {
+    /// It goes, if it fits.
+    Replace,
+    /// `Exists`.
+    Keep,
+    /// It gets the old path. `NotFound` if nothing is there.
+    Exchange,
+}
+
 /// What a file without a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unnamed {
@@ -180,9 +191,9 @@ pub mod seal {
 /// leads into another server's tree ends with where it goes on: the client asks there (decision
 /// 87). Each operation acts completely or not at all; `fs` acts at once, but for a lock that waits,
 /// and `volume` when it has read what it needs. Rights: every client may name every path of its
-/// root file system; permission bits are kept and shown, and what is new is whose the caller says
-/// it acts as; nothing is refused by either.
-#[contract(name = "files", version = 8)]
+/// root file system; permission bits are kept and shown; what is new is whose the caller says it
+/// acts as, and of its directory's group if that has set-group-ID; nothing is refused by either.
+#[contract(name = "files", version = 9)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
@@ -254,9 +265,9 @@ pub trait Files {
     #[op]
     async fn remove(&self, path: Name, directory: bool) -> Result<(), PathError>;
 
-    /// Renames, replacing what is at `to` as rename(2) does.
+    /// Renames, as rename(2) does. A path that ends with a slash names a directory.
     #[op]
-    async fn rename(&self, from: Name, to: Name) -> Result<(), PathError>;
+    async fn rename(&self, from: Name, to: Name, how: Renaming) -> Result<(), PathError>;
 
     /// Pages used and free in the tree.
     #[op(repeatable)]

@@ -12,6 +12,9 @@ use alloc::collections::BTreeSet;
 /// Most names of a file. A directory with more others in it counts none of them.
 const LINKS_MAX: u16 = 65_000;
 
+/// Of a directory: what is made in it has its group, and so on below.
+const SET_GROUP_ID: u16 = 0o2000;
+
 /// A name that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
@@ -79,16 +82,31 @@ impl<B: Blocks> Operation<'_, B> {
         }
     }
 
+    /// What a new inode gets that a directory has a say in.
+    fn in_group_of(&self, parent: u32, new: &New) -> Result<New, Stop> {
+        let directory = self.inode(parent)?;
+        let (sets_group, mut new) = (directory.permissions & SET_GROUP_ID != 0, *new);
+        if sets_group {
+            new.group = directory.group;
+        }
+        if sets_group && new.kind == Kind::Directory {
+            new.permissions |= SET_GROUP_ID;
+        }
+        Ok(new)
+    }
+
     fn begin_inode(&mut self, parent: u32, new: &New) -> Result<Inode, Stop> {
+        let new = self.in_group_of(parent, new)?;
         let number = self.allocate_inode(parent, new.kind)?;
         let (block, at) = self.volume().inode_place(self, number)?;
         let geometry = self.volume().geometry();
         let (extra, now) = (self.mount.settings.extra_bytes, self.now);
         let bytes = &mut self.blocks.edit(block)?[at..at + usize::from(geometry.inode_bytes)];
-        Ok(Inode::begin(geometry, number, bytes, extra, new, now))
+        Ok(Inode::begin(geometry, number, bytes, extra, &new, now))
     }
 
-    /// Makes a file, directory, pipe, device or socket. Returns its inode.
+    /// Makes a file, directory, pipe, device or socket. Returns its inode. In a directory with
+    /// set-group-ID it has that one's group, and a directory has that bit, too.
     ///
     /// # Errors
     /// [`Stop::Need`], [`Stop::Commit`]; [`Error::InvalidName`]; [`Error::Invalid`] for a link;
@@ -109,6 +127,24 @@ impl<B: Blocks> Operation<'_, B> {
         self.put_inode(&inode)?;
         self.add_entry(&mut directory, name, (inode.number, new.kind))?;
         self.put_directory(&mut directory)?;
+        Ok(inode.number)
+    }
+
+    /// Makes a file without a name, as if it were in `parent`. It is on the orphan list, to be
+    /// reclaimed when nobody has it open, until [`Operation::link_unnamed`] gives it a name.
+    ///
+    /// # Errors
+    /// [`Stop::Need`], [`Stop::Commit`]; [`Error::Invalid`] for what is no file;
+    /// [`Error::NotDirectory`], [`Error::NotFound`] for `parent`; [`Error::NoSpace`];
+    /// [`Error::Corrupt`].
+    pub fn create_unnamed(&mut self, parent: u32, new: &New) -> Result<u32, Stop> {
+        if new.kind != Kind::File {
+            return Err(Error::Invalid.into());
+        }
+        self.directory(parent)?;
+        let mut inode = self.begin_inode(parent, new)?;
+        self.add_orphan(&mut inode)?;
+        self.put_inode(&inode)?;
         Ok(inode.number)
     }
 
@@ -178,14 +214,29 @@ impl<B: Blocks> Operation<'_, B> {
     /// As for [`Operation::create`]; [`Error::IsDirectory`]; [`Error::NotFound`] if it has no name
     /// any more.
     pub fn link(&mut self, number: u32, parent: u32, name: &[u8]) -> Result<(), Stop> {
+        self.give_name(number, parent, name, false)
+    }
+
+    /// Gives a file that [`Operation::create_unnamed`] made its first name, or one more.
+    ///
+    /// # Errors
+    /// As for [`Operation::link`].
+    pub fn link_unnamed(&mut self, number: u32, parent: u32, name: &[u8]) -> Result<(), Stop> {
+        self.give_name(number, parent, name, true)
+    }
+
+    fn give_name(&mut self, number: u32, parent: u32, name: &[u8], may_be_first: bool) -> Result<(), Stop> {
         expect_own(name)?;
         let mut directory = self.directory_without(parent, name)?;
         let mut inode = self.inode(number)?;
         match (inode.kind, inode.links) {
             (Kind::Directory, _) => return Err(Error::IsDirectory.into()),
-            (_, 0) => return Err(Error::NotFound.into()),
+            (_, 0) if !may_be_first || !self.is_orphan(number) => return Err(Error::NotFound.into()),
             (_, LINKS_MAX..) => return Err(Error::TooManyLinks.into()),
             _ => {}
+        }
+        if inode.links == 0 && !self.is_being_cut(&inode)? {
+            self.remove_orphan(&mut inode)?;
         }
         inode.links += 1;
         inode.times[CHANGED] = self.now;

@@ -87,6 +87,8 @@ errnos! {
     ENOTEMPTY = 39,
     /// Too many symbolic links.
     ELOOP = 40,
+    /// No such attribute.
+    ENODATA = 61,
     /// Value too large.
     EOVERFLOW = 75,
     /// Not a socket.

@@ -341,26 +341,38 @@ macro_rules! for_each_call {
         186 Gettid "gettid" () immediate { threads::id() }, Full;
         187 Readahead "readahead" (descriptor, offset, bytes) immediate { fd::exists(descriptor) }, Full;
         188 Setxattr "setxattr" (path, name_at, value_at, bytes, flags)
-            waits { files::set_attribute(path, true, flags).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::set(Of::Path { path, follows: true }, [name_at, value_at, bytes, flags]).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         189 Lsetxattr "lsetxattr" (path, name_at, value_at, bytes, flags)
-            waits { files::set_attribute(path, false, flags).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::set(Of::Path { path, follows: false }, [name_at, value_at, bytes, flags]).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         190 Fsetxattr "fsetxattr" (descriptor, name_at, value_at, bytes, flags)
-            waits { files::set_attribute_of(descriptor, flags) }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::set(Of::Descriptor(descriptor), [name_at, value_at, bytes, flags]).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         191 Getxattr "getxattr" (path, name_at, value_at, bytes)
-            waits { files::no_attribute(path, true).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::get(Of::Path { path, follows: true }, name_at, value_at, bytes).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         192 Lgetxattr "lgetxattr" (path, name_at, value_at, bytes)
-            waits { files::no_attribute(path, false).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::get(Of::Path { path, follows: false }, name_at, value_at, bytes).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         193 Fgetxattr "fgetxattr" (descriptor, name_at, value_at, bytes)
-            waits { files::no_attribute_of(descriptor) }, Partial("EOPNOTSUPP: files have none");
-        194 Listxattr "listxattr" (path, names_at, bytes) waits { files::attributes(path, true).await }, Full;
-        195 Llistxattr "llistxattr" (path, names_at, bytes) waits { files::attributes(path, false).await }, Full;
-        196 Flistxattr "flistxattr" (descriptor, names_at, bytes) waits { fd::exists(descriptor) }, Full;
+            waits { attributes::get(Of::Descriptor(descriptor), name_at, value_at, bytes).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
+        194 Listxattr "listxattr" (path, names_at, bytes)
+            waits { attributes::list(Of::Path { path, follows: true }, names_at, bytes).await }, Full;
+        195 Llistxattr "llistxattr" (path, names_at, bytes)
+            waits { attributes::list(Of::Path { path, follows: false }, names_at, bytes).await }, Full;
+        196 Flistxattr "flistxattr" (descriptor, names_at, bytes)
+            waits { attributes::list(Of::Descriptor(descriptor), names_at, bytes).await }, Full;
         197 Removexattr "removexattr" (path, name_at)
-            waits { files::no_attribute(path, true).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::remove(Of::Path { path, follows: true }, name_at).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         198 Lremovexattr "lremovexattr" (path, name_at)
-            waits { files::no_attribute(path, false).await }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::remove(Of::Path { path, follows: false }, name_at).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         199 Fremovexattr "fremovexattr" (descriptor, name_at)
-            waits { files::no_attribute_of(descriptor) }, Partial("EOPNOTSUPP: files have none");
+            waits { attributes::remove(Of::Descriptor(descriptor), name_at).await },
+            Partial("of files of a volume on a disk; EOPNOTSUPP for others, and for access lists");
         200 Tkill "tkill" (thread, signal)
             waits { process::kill_thread(None, thread, signal).await },
             Partial("of threads of other processes only the first");

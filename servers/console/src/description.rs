@@ -192,6 +192,7 @@ impl DescriptionsServer for Console {
             user: 0,
             group: 0,
             special: if is_terminal { DEVICE_NUMBER } else { 0 },
+            sectors: 0,
             modified_ns: 0,
             accessed_ns: 0,
         })
@@ -227,7 +228,9 @@ impl DescriptionsServer for Console {
             _ => return Err(DescriptionError::NotTerminal),
         }
         match request {
-            Control::GetCapacity | Control::SetCapacity { .. } => return Err(DescriptionError::NotSupported),
+            Control::GetCapacity | Control::SetCapacity { .. } | Control::Attribute(_) => {
+                return Err(DescriptionError::NotSupported);
+            }
             Control::GetTerminal => return Ok(ControlReply::Terminal(state.settings.image().to_vec())),
             Control::GetWindow => return Ok(ControlReply::Window { rows: state.rows, columns: state.columns }),
             Control::GetForeground => return Ok(ControlReply::Number(state.foreground.into())),

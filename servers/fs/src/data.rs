@@ -43,8 +43,44 @@ impl Data {
     }
 
     /// Pages written.
-    pub fn pages(&self) -> u64 {
+    fn written(&self) -> u64 {
         self.pages.len() as u64
+    }
+
+    /// Pages that are no holes: written, or of the archive.
+    pub fn pages(&self) -> u64 {
+        let of_base = self.base_pages();
+        let both = if of_base > 0 { self.pages.range(..of_base).count() as u64 } else { 0 };
+        self.written() + of_base - both
+    }
+
+    fn base_pages(&self) -> u64 {
+        self.base.len().div_ceil(PAGE) as u64
+    }
+
+    /// The next byte from `at` on that is no hole's. `None` if there is none.
+    pub fn next_data(&self, at: u64) -> Option<u64> {
+        let page = at / PAGE as u64;
+        let next = match page < self.base_pages() {
+            true => page,
+            false => *self.pages.range(page..).next()?.0,
+        };
+        let found = at.max(next * PAGE as u64);
+        (found < self.size).then_some(found)
+    }
+
+    /// The next one that is a hole's, or the end. `None` behind the end.
+    pub fn next_hole(&self, at: u64) -> Option<u64> {
+        let mut next = (at / PAGE as u64).max(self.base_pages());
+        for (page, _) in self.pages.range(next..) {
+            if *page != next {
+                break;
+            }
+            next += 1;
+        }
+        let is_hole = at / PAGE as u64 == next;
+        let found = if is_hole { at } else { next * PAGE as u64 };
+        (at < self.size).then_some(found.min(self.size))
     }
 
     fn base_part(&self, from: u64, limit: usize) -> &'static [u8] {
@@ -129,7 +165,7 @@ impl Data {
 
     /// Gives all pages back.
     pub fn clear(&mut self, budget: &mut Budget) {
-        budget.used -= self.pages();
+        budget.used -= self.written();
         *self = Data::default();
     }
 }
@@ -178,12 +214,33 @@ mod tests {
                 _ => {}
             }
             assert_eq!(data.size(), model.len() as u64);
-            assert_eq!(budget.used, data.pages());
+            assert_eq!(budget.used, data.written());
             let from = at.min(model.len());
             assert_eq!(whole(&data, at as u64, length), model[from..model.len().min(from + length)], "step {step}");
         }
         data.clear(&mut budget);
         assert_eq!((budget.used, data.size()), (0, 0));
+    }
+
+    #[test]
+    fn holes_are_what_nobody_wrote() {
+        const BYTES: u64 = PAGE as u64;
+        let mut data = Data::over(&[7; PAGE + 10]);
+        let mut budget = Budget { used: 0, limit: 100 };
+        data.resize(20 * BYTES, &mut budget).unwrap();
+        for page in [1, 5, 6, 9] {
+            data.write(page * BYTES + 3, b"x", &mut budget).unwrap();
+        }
+        let is_data = |page: u64| [0, 1, 5, 6, 9].contains(&page);
+        assert_eq!(data.pages(), 5);
+        for at in (0..20 * BYTES).step_by(1000) {
+            let next = |wanted| (at / BYTES..20).find(|page| is_data(*page) == wanted).map(|page| at.max(page * BYTES));
+            assert_eq!(data.next_data(at), next(true), "{at}");
+            assert_eq!(data.next_hole(at), next(false).or(Some(20 * BYTES)), "{at}");
+        }
+        assert_eq!((data.next_data(20 * BYTES), data.next_hole(20 * BYTES)), (None, None));
+        data.resize(6 * BYTES + 1, &mut budget).unwrap();
+        assert_eq!((data.next_hole(5 * BYTES), data.pages()), (Some(6 * BYTES + 1), 4));
     }
 
     #[test]

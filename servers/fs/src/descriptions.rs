@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use channel::{Bulk, Peer};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
-use fs_core::store::Store;
+use fs_core::store::{InodeId, Store};
 
 use crate::processes;
 use crate::server::{Open, Server, Target};
@@ -74,6 +74,14 @@ fn read_at(
         }
         Target::Listing(..) => Err(DescriptionError::IsDirectory),
     }
+}
+
+/// The next byte of a file from a place on that is data, or a hole's. `PastEnd`.
+fn next_place(store: &Store, file: InodeId, from: i64, is_data_wanted: bool) -> Result<u64, DescriptionError> {
+    let data = store.data(file)?;
+    let from = u64::try_from(from).map_err(|_| DescriptionError::PastEnd)?;
+    let found = if is_data_wanted { data.next_data(from) } else { data.next_hole(from) };
+    found.ok_or(DescriptionError::PastEnd)
 }
 
 impl Server {
@@ -183,6 +191,11 @@ impl DescriptionsServer for Server {
                     Target::Text(_, text, _) => text.len() as u64,
                     target => self.status_of(target)?.size,
                 },
+                Whence::Data | Whence::Hole => {
+                    let Target::Inode(inode) = open.target else { return Err(DescriptionError::Invalid) };
+                    let place = next_place(&self.store.borrow(), inode, offset, whence == Whence::Data)?;
+                    return open.seek(place, 0);
+                }
             };
             open.seek(base, offset)
         })
@@ -218,6 +231,8 @@ impl DescriptionsServer for Server {
             Control::Available => {
                 Ok(ControlReply::Number(self.status_of(&open.target)?.size.saturating_sub(open.offset)))
             }
+            // What lies in memory has none.
+            Control::Attribute(_) => Err(DescriptionError::NotSupported),
             _ => Err(DescriptionError::NotTerminal),
         })
     }

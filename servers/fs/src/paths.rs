@@ -5,7 +5,9 @@ use alloc::string::{String, ToString};
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
-use contracts::files::{Beyond, Change, Elsewhere, FilesServer, Lock, Name, Opened, PathError, Tree, Unnamed, open};
+use contracts::files::{
+    Beyond, Change, Elsewhere, FilesServer, Lock, Name, Opened, PathError, Renaming, Tree, Unnamed, open,
+};
 use fs_core::data::Data;
 use fs_core::store::{Content, InodeId, ROOT};
 use fs_core::walk::{Located, Walked, walk, walk_from};
@@ -119,7 +121,7 @@ impl Server {
     ) -> Result<InodeId, DescriptionError> {
         let mut store = self.store.borrow_mut();
         let inode = store.create(directory, name, content, permissions, runtime::realtime_ns())?;
-        store.change_owner(inode, asked.owner);
+        store.assign_owner(inode, directory, asked.owner);
         Ok(inode)
     }
 
@@ -272,7 +274,7 @@ impl FilesServer for Server {
         let inode = {
             let mut store = self.store.borrow_mut();
             let inode = store.open_unnamed(permissions, purpose, runtime::realtime_ns())?;
-            store.change_owner(inode, place.owner);
+            store.assign_owner(inode, directory, place.owner);
             inode
         };
         let id = self.open.table.borrow_mut().add(peer, Target::Inode(inode), flags);
@@ -328,14 +330,14 @@ impl FilesServer for Server {
         Ok(self.store.borrow_mut().remove(at, &name, directory, runtime::realtime_ns())?)
     }
 
-    async fn rename(&self, peer: &Peer, from: Name, to: Name) -> Result<(), PathError> {
+    async fn rename(&self, peer: &Peer, from: Name, to: Name, how: Renaming) -> Result<(), PathError> {
         let (from_at, from_name) = self.named(peer, &from)?;
         let walked = self.walk(peer, &to, false, true)?;
         if matches!(walked.place, Located::Processes(_)) {
             return Err(DescriptionError::CrossDevice.into());
         }
         let (to_at, to_name) = walked.name.ok_or(DescriptionError::Invalid)?;
-        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), runtime::realtime_ns())?;
+        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), how, runtime::realtime_ns())?;
         Ok(())
     }
 

@@ -174,6 +174,7 @@ pub fn status(path: &str, kind: Kind, (user, group): (u32, u32)) -> Status {
         user,
         group,
         special: 0,
+        sectors: 0,
         modified_ns: now_ns,
         accessed_ns: now_ns,
     }

@@ -15,8 +15,10 @@ use contracts::files::{Change, Unnamed, seal};
 use system::{NAME_BYTES_MAX, file_name};
 
 use crate::archive::{MemberKind, members};
-use crate::data::{Budget, Data};
+use crate::data::{Budget, Data, PAGE};
 use crate::walk::{Located, walk};
+
+mod renaming;
 
 /// Names an inode; never used again.
 pub type InodeId = u64;
@@ -26,6 +28,8 @@ pub const ROOT: InodeId = 1;
 /// Most inodes: what the archive may bring, and as many for programs. Each costs about 200 bytes of
 /// the server's heap.
 pub const INODES_MAX: usize = 2 * system::ROOT_FILES_MAX;
+/// Sectors of 512 bytes of a page.
+const SECTORS: u64 = PAGE as u64 / 512;
 /// Bytes of one answer with entries: a message of the contract carries 888.
 const ENTRIES_BYTES_MAX: usize = 700;
 /// Encoded size of an entry besides its name, at most.
@@ -270,10 +274,16 @@ impl Store {
         Ok(())
     }
 
-    /// Whose a new inode is.
-    pub fn change_owner(&mut self, id: InodeId, (user, group): (u32, u32)) {
-        if let Some(inode) = self.inodes.get_mut(&id) {
-            (inode.user, inode.group) = (user, group);
+    /// Whose a new inode is that is, or could be, in a directory: in one with set-group-ID its
+    /// group's, and a directory there has that bit, too.
+    pub fn assign_owner(&mut self, id: InodeId, directory: InodeId, (user, group): (u32, u32)) {
+        const SET_GROUP_ID: u32 = 0o2000;
+        let above = self.inodes.get(&directory).map_or((0, group), |above| (above.permissions, above.group));
+        let Some(inode) = self.inodes.get_mut(&id) else { return };
+        (inode.user, inode.group) = (user, group);
+        if above.0 & SET_GROUP_ID != 0 {
+            inode.group = above.1;
+            inode.permissions |= if inode.kind() == Kind::Directory { SET_GROUP_ID } else { 0 };
         }
     }
 
@@ -336,55 +346,6 @@ impl Store {
         if gone && let Some(Inode { content: Content::File(mut data), .. }) = self.inodes.remove(&id) {
             data.clear(&mut self.budget);
         }
-    }
-
-    /// rename(2): replaces a fitting target; nothing happens if both names are one file. `Invalid`
-    /// when a directory would go into itself.
-    pub fn rename(&mut self, from: (InodeId, &str), to: (InodeId, &str), now_ns: u64) -> Result<(), Error> {
-        check_name(to.1)?;
-        let moved = *self.names(from.0)?.0.get(from.1).ok_or(Error::NotFound)?;
-        if matches!(self.get(moved)?.content, Content::Processes) {
-            return Err(Error::Denied);
-        }
-        // Who names paths for the volume knows where it is.
-        if self.volume.is_some_and(|volume| moved == volume.0 || self.is_inside(volume.1, moved)) {
-            return Err(Error::Busy);
-        }
-        let is_directory = self.get(moved)?.kind() == Kind::Directory;
-        let replaced = self.names(to.0)?.0.get(to.1).copied();
-        if self.get(to.0)?.links == 0 {
-            return Err(Error::NotFound);
-        }
-        if replaced == Some(moved) {
-            return Ok(());
-        }
-        if is_directory && self.is_inside(to.0, moved) {
-            return Err(Error::Invalid);
-        }
-        if let Some(old) = replaced {
-            self.check_removable(old, is_directory)?;
-        }
-        self.take_name(from.0, from.1)?;
-        self.put_name(to.0, to.1, moved)?;
-        if let Content::Directory { parent, .. } = &mut self.get_mut(moved)?.content {
-            *parent = to.0;
-        }
-        self.touch(from.0, now_ns);
-        self.touch(to.0, now_ns);
-        replaced.map_or(Ok(()), |old| self.unlink(old))
-    }
-
-    fn is_inside(&self, mut at: InodeId, directory: InodeId) -> bool {
-        while at != ROOT {
-            if at == directory {
-                return true;
-            }
-            match self.names(at) {
-                Ok((_, parent)) => at = parent,
-                Err(_) => return false,
-            }
-        }
-        directory == ROOT
     }
 
     /// A description holds it now.
@@ -463,6 +424,7 @@ impl Store {
             }
             _ => inode.links,
         };
+        let sectors = if let Content::File(data) = &inode.content { data.pages() * SECTORS } else { 0 };
         Ok(Status {
             kind: inode.kind(),
             permissions: inode.permissions,
@@ -473,6 +435,7 @@ impl Store {
             user: inode.user,
             group: inode.group,
             special,
+            sectors,
             modified_ns: inode.modified_ns,
             accessed_ns: inode.accessed_ns,
         })

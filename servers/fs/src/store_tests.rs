@@ -3,6 +3,7 @@
 use super::*;
 use crate::archive::tests::{write as member, write_linked};
 use crate::walk::{Located, walk};
+use contracts::files::Renaming;
 use std::collections::BTreeMap as Map;
 
 /// Whole path to file number, or `None` for a directory; hard links share the number.
@@ -152,7 +153,8 @@ fn follows_a_map_of_paths() {
                 let target = named(&store, &two);
                 let done = placed
                     .zip(target)
-                    .is_some_and(|(from, to)| store.rename((from.0, &from.1), (to.0, &to.1), 0).is_ok());
+                    .map(|(from, to)| store.rename((from.0, &from.1), (to.0, &to.1), Renaming::Replace, 0))
+                    .is_some_and(|renamed| renamed.is_ok());
                 assert_eq!(done, model.rename(&one, &two), "{context}");
             }
             _ => {
@@ -324,4 +326,44 @@ fn seals_hold() {
     assert_eq!((store.write(id, 0, b"x", 1), store.add_seals(id, 0)), (Err(Error::Denied), Err(Error::Denied)));
     assert_eq!(store.seals(id), Ok(seal::GROW | seal::SHRINK | seal::WRITE | seal::SEAL));
     assert_eq!(read(&store, id), b"01234567a");
+}
+
+#[test]
+fn names_are_exchanged_whatever_they_name() {
+    let mut store = Store::new(64);
+    let outer = store.make_directory(ROOT, "outer", 0o755, 0).unwrap();
+    let inner = store.make_directory(outer, "inner", 0o755, 0).unwrap();
+    let file = store.create(ROOT, "file", Content::File(Data::default()), 0o644, 0).unwrap();
+    let mut exchange = |from, to| store.rename(from, to, Renaming::Exchange, 5);
+    assert_eq!(exchange((ROOT, "file"), (ROOT, "none")), Err(Error::NotFound));
+    assert_eq!(exchange((ROOT, "file"), (outer, "inner")), Ok(()));
+    assert_eq!(exchange((ROOT, "inner"), (outer, "inner")), Err(Error::NotFound), "the names stay where they are");
+    assert_eq!(exchange((ROOT, "outer"), (outer, "inner")), Err(Error::Invalid), "it would be inside itself");
+    assert_eq!(exchange((outer, "inner"), (ROOT, "outer")), Err(Error::Invalid), "so it would this way");
+    assert_eq!(store.names(ROOT).unwrap().0.get("file"), Some(&inner));
+    assert_eq!(store.names(outer).unwrap().0.get("inner"), Some(&file));
+    assert_eq!(store.names(inner).unwrap().1, ROOT, "its parent is another");
+    assert_eq!((store.status(outer).unwrap().links, store.status(ROOT).unwrap().links), (2, 4));
+    let keep = store.rename((outer, "inner"), (ROOT, "file"), Renaming::Keep, 5);
+    assert_eq!(keep, Err(Error::Exists));
+    assert_eq!(store.rename((outer, "inner"), (ROOT, "new"), Renaming::Keep, 5), Ok(()));
+}
+
+#[test]
+fn what_is_made_where_set_group_id_is_has_that_group() {
+    let mut store = Store::new(64);
+    let shared = store.make_directory(ROOT, "shared", 0o755, 0).unwrap();
+    store.change(shared, &Change { group: Some(7), permissions: Some(0o2775), ..Change::default() }).unwrap();
+    let file = store.create(shared, "file", Content::File(Data::default()), 0o644, 0).unwrap();
+    let below = store.make_directory(shared, "below", 0o755, 0).unwrap();
+    store.assign_owner(file, shared, (1, 2));
+    store.assign_owner(below, shared, (1, 2));
+    let told = |store: &Store, id| {
+        let status = store.status(id).unwrap();
+        (status.user, status.group, status.permissions)
+    };
+    assert_eq!((told(&store, file), told(&store, below)), ((1, 7, 0o644), (1, 7, 0o2755)));
+    let other = store.make_directory(ROOT, "other", 0o755, 0).unwrap();
+    store.assign_owner(other, ROOT, (1, 2));
+    assert_eq!(told(&store, other), (1, 2, 0o755));
 }

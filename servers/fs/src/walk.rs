@@ -202,6 +202,7 @@ fn parts(path: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::data::Data;
+    use contracts::files::Renaming;
 
     fn store() -> Store {
         let mut store = Store::new(100);
@@ -270,10 +271,10 @@ mod tests {
         assert_eq!(walk(&store, "/srv/on/disk/x", false).unwrap().name, None);
         // Nothing takes it from its place.
         let (on, _) = walk(&store, "/srv/on/disk", true).unwrap().name.unwrap();
-        assert_eq!(store.rename((on, "disk"), (ROOT, "x"), 0), Err(Error::Busy));
-        assert_eq!(store.rename((ROOT, "srv"), (ROOT, "x"), 0), Err(Error::Busy));
+        assert_eq!(store.rename((on, "disk"), (ROOT, "x"), Renaming::Replace, 0), Err(Error::Busy));
+        assert_eq!(store.rename((ROOT, "srv"), (ROOT, "x"), Renaming::Replace, 0), Err(Error::Busy));
         store.make_directory(ROOT, "y", 0o755, 0).unwrap();
-        assert_eq!(store.rename((ROOT, "y"), (on, "disk"), 0), Err(Error::Busy));
+        assert_eq!(store.rename((ROOT, "y"), (on, "disk"), Renaming::Replace, 0), Err(Error::Busy));
         assert_eq!(store.remove(on, "disk", true, 0), Err(Error::Busy));
         assert_eq!(store.remove(on, "disk", false, 0), Err(Error::IsDirectory));
         let mut other = Store::new(10);
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(from(&store, &inside, ".."), Ok(Located::Processes("".into())));
         assert_eq!(from(&store, &inside, "../../srv/file"), at(&store, "/srv/file"));
         // A directory that was moved is still where it starts.
-        store.rename((ROOT, "srv"), (ROOT, "moved"), 0).unwrap();
+        store.rename((ROOT, "srv"), (ROOT, "moved"), Renaming::Replace, 0).unwrap();
         assert_eq!(from(&store, &home, "file"), at(&store, "/moved/file"));
         let Located::Inode(home) = home else { panic!() };
         assert_eq!(store.path_of(home).as_deref(), Ok("/moved"));

@@ -322,6 +322,7 @@ impl DescriptionsServer for Service {
             user: 0,
             group: 0,
             special: 0,
+            sectors: 0,
             modified_ns: 0,
             accessed_ns: 0,
         })

@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use channel::Peer;
 use contracts::BulkSpan;
@@ -20,7 +21,7 @@ const ENTRIES_BYTES_MAX: usize = 700;
 const ENTRY_BYTES: usize = 14;
 
 /// The span must lie in the bulk region before anything is done.
-fn check(bulk: &Bulk, span: BulkSpan) -> Result<Bulk, DescriptionError> {
+pub fn check(bulk: &Bulk, span: BulkSpan) -> Result<Bulk, DescriptionError> {
     bulk.window(span).map_err(|_| DescriptionError::Invalid)
 }
 
@@ -40,6 +41,31 @@ fn blocks_of(volume: &Volume, blocks: &Now<'_>, number: u32, (at, length): (u64,
         logical += count;
     }
     Ok(found)
+}
+
+/// Finds the next byte of a file that is data, or a hole's, from a place on; `None` if there is
+/// none. Goes on where it says if it has looked at much.
+fn next_place(
+    volume: &Volume,
+    blocks: &Now<'_>,
+    number: u32,
+    (mut at, is_data_wanted): (u64, bool),
+) -> Result<ControlFlow<Option<u64>, u64>, Stop> {
+    const STRETCHES_MAX: usize = 64;
+    const BLOCK: u64 = BLOCK_BYTES as u64;
+    let inode = volume.inode(blocks, number)?;
+    for _ in 0..STRETCHES_MAX {
+        if at >= inode.size {
+            return Ok(ControlFlow::Break((!is_data_wanted).then_some(inode.size)));
+        }
+        // A file's blocks have numbers of 32 bits: its size was checked.
+        let stretch = volume.find(blocks, &inode, (at / BLOCK) as u32)?;
+        if matches!(stretch.place, Place::Written(_)) == is_data_wanted {
+            return Ok(ControlFlow::Break(Some(at)));
+        }
+        at = (at / BLOCK + stretch.blocks) * BLOCK;
+    }
+    Ok(ControlFlow::Continue(at))
 }
 
 /// Copies bytes of a file into the window; gives how many.
@@ -106,6 +132,21 @@ impl Server {
     /// The inode that a description of a client's is of.
     pub async fn opened_inode(&self, peer: &Peer, id: DescriptionId) -> Result<Inode, DescriptionError> {
         self.inode(self.number(peer, id)?).await
+    }
+
+    /// The next byte of a file from a place on that is data, or a hole's. `PastEnd`.
+    async fn seek_place(&self, number: u32, from: i64, is_data_wanted: bool) -> Result<u64, DescriptionError> {
+        let mut at = u64::try_from(from).map_err(|_| DescriptionError::PastEnd)?;
+        if at >= self.inode(number).await?.size {
+            return Err(DescriptionError::PastEnd);
+        }
+        loop {
+            let looked = self.ask(|volume, blocks| next_place(volume, blocks, number, (at, is_data_wanted)));
+            match looked.await? {
+                ControlFlow::Break(found) => return found.ok_or(DescriptionError::PastEnd),
+                ControlFlow::Continue(next) => at = next,
+            }
+        }
     }
 
     /// Asks with blocks that are kept there already.
@@ -190,11 +231,19 @@ impl DescriptionsServer for Server {
     }
 
     async fn seek(&self, peer: &Peer, id: DescriptionId, offset: i64, whence: Whence) -> Result<u64, DescriptionError> {
-        let end = match whence {
+        let base = match whence {
             Whence::End => self.opened_inode(peer, id).await?.size,
             Whence::Start | Whence::Current => 0,
+            Whence::Data | Whence::Hole => {
+                let number = self.with(peer, id, |open| match open.target.kind {
+                    Ext4Kind::File => Ok(open.target.inode),
+                    _ => Err(DescriptionError::Invalid),
+                })?;
+                let place = self.seek_place(number, offset, whence == Whence::Data).await?;
+                return self.with(peer, id, |open| open.seek(place, 0));
+            }
         };
-        self.with(peer, id, |open| open.seek(if whence == Whence::Current { open.offset } else { end }, offset))
+        self.with(peer, id, |open| open.seek(if whence == Whence::Current { open.offset } else { base }, offset))
     }
 
     async fn status(&self, peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
@@ -225,6 +274,7 @@ impl DescriptionsServer for Server {
                 let size = self.opened_inode(peer, id).await?.size;
                 Ok(ControlReply::Number(size.saturating_sub(offset)))
             }
+            Control::Attribute(request) => self.attribute(peer, id, request).await,
             _ => Err(DescriptionError::NotTerminal),
         }
     }

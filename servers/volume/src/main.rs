@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+mod attributes;
 mod changing;
 mod descriptions;
 mod device;

@@ -5,7 +5,9 @@ use alloc::string::String;
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
-use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, OF_VOLUME, Opened, PathError, Unnamed, open};
+use contracts::files::{
+    Change, Elsewhere, FilesServer, Lock, Name, OF_VOLUME, Opened, PathError, Renaming, Unnamed, open,
+};
 use ext4::{How, Inode, Kind as Ext4Kind, New, ROOT};
 use system::file_name;
 use volume_core::walk::{Halt, PATH_BYTES_MAX, Walked, look_up, walk};
@@ -103,9 +105,17 @@ impl Server {
     async fn give_name(&self, peer: &Peer, number: u32, path: &Name) -> Result<(), PathError> {
         let (directory, name) = self.vacant(peer, path, false).await?;
         let name = file_name::to_bytes(&name);
-        match self.change(|operation| operation.link(number, directory, &name)).await {
+        let named = self.change(|operation| match self.unnamed.borrow().contains(&number) {
+            true => operation.link_unnamed(number, directory, &name),
+            false => operation.link(number, directory, &name),
+        });
+        match named.await {
             Err(DescriptionError::IsDirectory) => failed(DescriptionError::Denied),
-            other => Ok(other?),
+            Err(error) => failed(error),
+            Ok(()) => {
+                self.unnamed.borrow_mut().remove(&number);
+                Ok(())
+            }
         }
     }
 
@@ -251,13 +261,28 @@ impl FilesServer for Server {
         &self,
         peer: &Peer,
         place: Name,
-        _flags: u32,
-        _permissions: u32,
-        _purpose: Unnamed,
+        flags: u32,
+        permissions: u32,
+        purpose: Unnamed,
     ) -> Result<Opened, PathError> {
-        // Files without a name lie in memory only.
-        self.inode_at(peer, &place, true).await?;
-        failed(DescriptionError::NotSupported)
+        let Unnamed::Temporary { may_link } = purpose else { return failed(DescriptionError::NotSupported) };
+        let directory = self.inode_at(peer, &place, true).await?.number;
+        self.open.table.borrow().room(peer)?;
+        let new = new(Ext4Kind::File, permissions, place.owner);
+        let number = self.change(|operation| operation.create_unnamed(directory, &new)).await?;
+        let added = self.add(peer, number, Ext4Kind::File, flags);
+        if added.is_err() {
+            self.unused(number);
+        } else if may_link {
+            self.unnamed.borrow_mut().insert(number);
+        }
+        let id = added?;
+        self.with(peer, id, |open| {
+            // No name of a file begins so that was not chosen to.
+            open.name = Some((directory.into(), format!("#{number}")));
+            Ok(())
+        })?;
+        Ok(Opened { id, kind: Kind::File, size: 0, permissions: permissions & 0o7777, elsewhere: None })
     }
 
     async fn link_opened(&self, peer: &Peer, id: DescriptionId, path: Name) -> Result<(), PathError> {
@@ -297,17 +322,28 @@ impl FilesServer for Server {
         Ok(())
     }
 
-    async fn rename(&self, peer: &Peer, from: Name, to: Name) -> Result<(), PathError> {
+    async fn rename(&self, peer: &Peer, from: Name, to: Name, how: Renaming) -> Result<(), PathError> {
         let from = self.find(peer, &from, false).await?;
         let is_directory = from.inode.as_ref().is_some_and(|inode| inode.kind == Ext4Kind::Directory);
         let (from_at, from_name) = self.named(from)?;
         let to = self.find(peer, &to, false).await?;
-        if to.wants_directory && !is_directory {
-            return failed(DescriptionError::NotDirectory);
+        match (how, &to.inode) {
+            (Renaming::Keep, Some(_)) => return failed(DescriptionError::Exists),
+            (Renaming::Exchange, None) => return failed(DescriptionError::NotFound),
+            // What is exchanged is looked at by the walk.
+            (Renaming::Replace | Renaming::Keep, _) if to.wants_directory && !is_directory => {
+                return failed(DescriptionError::NotDirectory);
+            }
+            _ => {}
         }
         let (to_at, to_name) = to.name.ok_or(DescriptionError::Busy)?;
         let (from_name, to_name) = (file_name::to_bytes(&from_name), file_name::to_bytes(&to_name));
-        let renamed = self.change(|operation| operation.rename((from_at, &from_name), (to_at, &to_name), How::Replace));
+        let how = match how {
+            Renaming::Replace => How::Replace,
+            Renaming::Keep => How::NoReplace,
+            Renaming::Exchange => How::Exchange,
+        };
+        let renamed = self.change(|operation| operation.rename((from_at, &from_name), (to_at, &to_name), how));
         if let Some(removed) = renamed.await? {
             self.lost_name(removed);
         }

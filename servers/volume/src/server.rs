@@ -4,7 +4,7 @@
 //! block that it misses, in the task of its request: nobody else waits for it.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -126,6 +126,8 @@ pub struct Server {
     /// Inodes that nobody has any more, to be reclaimed.
     pub unused: RefCell<Vec<u32>>,
     pub reclaiming: Watch,
+    /// Inodes without a name that may get one.
+    pub unnamed: RefCell<BTreeSet<u32>>,
     /// Changes that could not be written, of each file and of any.
     pub lost: RefCell<LostFiles>,
     pub losses: Cell<Losses>,
@@ -152,6 +154,7 @@ impl Server {
             opens: RefCell::default(),
             unused: RefCell::default(),
             reclaiming: Watch::new(),
+            unnamed: RefCell::default(),
             lost: RefCell::default(),
             losses: Cell::default(),
             changed: Watch::new(),
@@ -318,6 +321,7 @@ impl Server {
             left == 0
         };
         if is_last {
+            self.unnamed.borrow_mut().remove(&inode);
             self.lost.borrow_mut().close(inode);
             self.unused(inode);
         }

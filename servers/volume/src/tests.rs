@@ -8,8 +8,11 @@ use std::rc::Rc;
 use channel::{Bulk, CallError, Layout, Peer, loopback};
 use contracts::BulkSpan;
 use contracts::blocks::*;
-use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
-use contracts::files::{FilesClient, Name, Opened, PathError, open, serve_files};
+use contracts::descriptions::{
+    AttributeChange, AttributeRequest, Control, ControlReply, DescriptionError, DescriptionsClient, Whence,
+    serve_descriptions,
+};
+use contracts::files::{FilesClient, Name, Opened, PathError, Unnamed, open, serve_files};
 use runtime::Watch;
 use volume_core::cache::Cache;
 
@@ -335,5 +338,97 @@ fn a_file_without_names_goes_with_its_last_description() {
             runtime::yield_now().await;
         }
         assert_eq!(fixture.files.space().await.unwrap().1, free + freed);
+    });
+}
+
+const PAST_END: CallError<DescriptionError> = CallError::Server(DescriptionError::PastEnd);
+const NO_ATTRIBUTE: CallError<DescriptionError> = CallError::Server(DescriptionError::NoAttribute);
+
+#[test]
+fn data_and_holes_are_found_over_many_stretches() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let id = fixture.open("/sparse", open::READ | open::WRITE | open::CREATE).await.unwrap().id;
+        let seek = async |from, whence| fixture.descriptions.seek(id, from, whence).await;
+        assert_eq!((seek(0, Whence::Data).await, seek(0, Whence::Hole).await), (Err(PAST_END), Err(PAST_END)));
+        // More stretches than one question looks at.
+        for block in 0..200 {
+            fixture.write(id, block * 8192, b"x").await.unwrap();
+        }
+        let (end, middle) = (199 * 8192 + 1, 90 * 8192);
+        for (from, whence, found) in [
+            (0, Whence::Data, Ok(0)),
+            (1, Whence::Hole, Ok(4096)),
+            (5000, Whence::Data, Ok(8192)),
+            (5000, Whence::Hole, Ok(5000)),
+            (middle, Whence::Data, Ok(middle as u64)),
+            (199 * 8192, Whence::Hole, Ok(end)),
+            (end as i64, Whence::Hole, Err(PAST_END)),
+            (-1, Whence::Data, Err(PAST_END)),
+        ] {
+            assert_eq!(seek(from, whence).await, found, "{whence:?} from {from}");
+        }
+        fixture.descriptions.resize(id, 64 << 20).await.unwrap();
+        assert_eq!(seek(end as i64 + 4096, Whence::Data).await, Err(PAST_END));
+        assert_eq!(seek(0, Whence::Current).await, Ok(end), "what is not found moves nothing");
+        // Written backwards, so in many extents, of which none has a hole before it.
+        let dense = fixture.open("/dense", open::READ | open::WRITE | open::CREATE).await.unwrap().id;
+        for block in (0..300).rev() {
+            fixture.write(dense, block * 4096, b"x").await.unwrap();
+        }
+        fixture.descriptions.resize(dense, 400 * 4096).await.unwrap();
+        assert_eq!(fixture.descriptions.seek(dense, 0, Whence::Hole).await, Ok(300 * 4096));
+        assert_eq!(fixture.descriptions.status(dense).await.unwrap().sectors / 8, 300 + 1);
+    });
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_unless_it_may_not() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let make = async |may_link| {
+            let (flags, purpose) = (open::READ | open::WRITE, Unnamed::Temporary { may_link });
+            fixture.files.open_unnamed(name("/far"), flags, 0o640, purpose).await.unwrap().id
+        };
+        let (one, never) = (make(true).await, make(false).await);
+        fixture.write(one, 0, b"bytes").await.unwrap();
+        assert!(fixture.files.path_of(one).await.unwrap().ends_with(" (deleted)"));
+        let not_found = Err(CallError::Server(PathError::Failed(DescriptionError::NotFound)));
+        assert_eq!(fixture.files.link_opened(never, name("/never")).await, not_found);
+        assert_eq!(fixture.files.link_opened(one, name("/one")).await, Ok(()));
+        assert_eq!(fixture.descriptions.status(one).await.unwrap().links, 1);
+        fixture.files.remove(name("/one"), false).await.unwrap();
+        assert_eq!(fixture.files.link_opened(one, name("/one")).await, not_found, "it had its name");
+    });
+}
+
+#[test]
+fn attributes_are_set_read_listed_and_removed() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let id = fixture.open("/small", open::READ).await.unwrap().id;
+        let ask = async |request| fixture.descriptions.control(id, Control::Attribute(request)).await;
+        let (name, span) = (b"user.one".to_vec(), BulkSpan { offset: 0, length: 5 });
+        let get = || AttributeRequest::Get { name: name.clone(), span };
+        let set = |change| AttributeRequest::Set { name: name.clone(), span, change };
+        assert_eq!(ask(get()).await, Err(NO_ATTRIBUTE));
+        assert_eq!(ask(set(AttributeChange::Old)).await, Err(NO_ATTRIBUTE));
+        fixture.descriptions.bulk().write(0, b"value").unwrap();
+        assert_eq!(ask(set(AttributeChange::New)).await, Ok(ControlReply::Done));
+        fixture.descriptions.bulk().write(0, b"other").unwrap();
+        assert_eq!(ask(get()).await, Ok(ControlReply::Number(5)));
+        let mut bytes = [0; 5];
+        fixture.descriptions.bulk().read(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"value");
+        // As much as there is room for, and how much there is.
+        assert_eq!(ask(AttributeRequest::List { span }).await, Ok(ControlReply::Number(9)));
+        let beyond = BulkSpan { offset: BULK.bulk_bytes, length: 1 };
+        let invalid = Err(CallError::Server(DescriptionError::Invalid));
+        assert_eq!(ask(AttributeRequest::List { span: beyond }).await, invalid);
+        assert_eq!(ask(AttributeRequest::Remove { name: name.clone() }).await, Ok(ControlReply::Done));
+        assert_eq!(ask(AttributeRequest::Remove { name: name.clone() }).await, Err(NO_ATTRIBUTE));
     });
 }

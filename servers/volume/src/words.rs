@@ -10,7 +10,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 pub fn error(error: Error) -> DescriptionError {
     match error {
         Error::NotExt4 | Error::Refused(_) | Error::Corrupt { .. } => DescriptionError::Failed,
-        Error::NotFound | Error::NoXattr => DescriptionError::NotFound,
+        Error::NotFound => DescriptionError::NotFound,
+        Error::NoXattr => DescriptionError::NoAttribute,
         Error::NotDirectory => DescriptionError::NotDirectory,
         Error::NotLink | Error::InvalidName | Error::Invalid => DescriptionError::Invalid,
         Error::IsDirectory => DescriptionError::IsDirectory,
@@ -67,6 +68,7 @@ pub fn status(inode: &Inode) -> Status {
         user: inode.user,
         group: inode.group,
         special: 0,
+        sectors: inode.sectors,
         modified_ns: ns(modified),
         accessed_ns: ns(accessed),
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use ext4::{Error, How, Kind, New, Place, ROOT, Volume};
+use ext4::{Attributes, Error, How, Kind, New, Place, ROOT, Volume};
 
 use crate::common::{Image, fsck, made, make, program};
 use crate::disk::Random;
@@ -388,5 +388,51 @@ fn a_rename_moves_a_directory_with_its_parent() {
     let inode = writer.inode(inner);
     assert_eq!(writer.ask(|volume, blocks| volume.lookup(blocks, &inode, b"..")), Ok(b));
     assert_eq!((writer.inode(a).links, writer.inode(b).links), (2, 3));
+    close(writer);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_or_goes() {
+    let Some(mut writer) = writer() else { return };
+    let parent = directory(&mut writer, ROOT, "folder");
+    let [named, left] =
+        [0; 2].map(|_| writer.change(|operation| operation.create_unnamed(parent, &new(Kind::File))).unwrap());
+    assert_eq!(writer.mount.orphans(), [named, left]);
+    writer.write_bytes(named, 0, b"bytes").unwrap();
+    let linked = writer.change(|operation| operation.link(named, parent, b"name"));
+    assert_eq!(linked, Err(Error::NotFound), "an ordinary link is of what has a name");
+    writer.change(|operation| operation.link_unnamed(named, parent, b"name")).unwrap();
+    assert_eq!(writer.inode(named).links, 1);
+    assert_eq!(writer.mount.orphans(), [left]);
+    writer.sync();
+    let (mended, status, words) = fsck(&writer.disk, &["-p"]);
+    assert!(status <= 1 && words.matches("learing orphaned inode").count() == 1, "{words}");
+    expect_clean(&mended);
+    assert_eq!(Writer::new(mended).unwrap().read(named), b"bytes");
+    writer.reclaim(left);
+    let gone = writer.change(|operation| operation.link_unnamed(left, parent, b"late"));
+    assert_eq!(gone, Err(Error::NotFound));
+    let other = writer.change(|operation| operation.create_unnamed(parent, &new(Kind::Directory)));
+    assert_eq!(other, Err(Error::Invalid));
+    close(writer);
+}
+
+#[test]
+fn what_is_made_in_a_directory_with_set_group_id_has_its_group() {
+    let Some(mut writer) = writer() else { return };
+    let shared = directory(&mut writer, ROOT, "shared");
+    let attributes = Attributes { permissions: Some(0o2775), group: Some(77_777), ..Attributes::default() };
+    writer.change(|operation| operation.set(shared, &attributes)).unwrap();
+    let made = [
+        file(&mut writer, shared, "file"),
+        directory(&mut writer, shared, "below"),
+        writer.change(|operation| operation.symlink(shared, b"link", b"x", 1, 2)).unwrap(),
+        writer.change(|operation| operation.create_unnamed(shared, &new(Kind::File))).unwrap(),
+    ];
+    let told = made.map(|number| writer.inode(number)).map(|inode| (inode.group, inode.permissions & 0o7000));
+    assert_eq!(told, [(77_777, 0), (77_777, 0o2000), (77_777, 0), (77_777, 0)]);
+    let plain = directory(&mut writer, ROOT, "plain");
+    assert_eq!((writer.inode(plain).group, writer.inode(plain).permissions & 0o7000), (new(Kind::File).group, 0));
+    writer.reclaim(made[3]);
     close(writer);
 }

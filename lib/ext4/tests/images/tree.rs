@@ -43,8 +43,9 @@ type Written = BTreeMap<(u32, u32), Vec<(u32, u8)>>;
 #[derive(Clone)]
 pub struct Tree {
     nodes: BTreeMap<u32, Rc<Node>>,
-    /// Inodes without a name.
+    /// Inodes without a name, and those of them that may get one.
     open: BTreeSet<u32>,
+    unnamed: BTreeSet<u32>,
     /// Files with a name that are being cut off.
     cutting: BTreeSet<u32>,
     steps: u32,
@@ -156,7 +157,32 @@ impl Tree {
         let number = done(machine.change(|operation| operation.create(directory, &name, &new)))?;
         let content =
             if is_directory { Content::Directory(BTreeMap::new()) } else { Content::File(0, BTreeMap::new()) };
-        self.add(directory, name, number, node(content, 0o750));
+        let sets_group = if is_directory { self.nodes[&directory].permissions & 0o2000 } else { 0 };
+        self.add(directory, name, number, node(content, 0o750 | sets_group));
+        Some(())
+    }
+
+    fn create_unnamed(&mut self, machine: &mut Machine) -> Option<()> {
+        let directory = pick(machine, &self.directories())?;
+        let new = New { kind: Kind::File, permissions: 0o640, user: 1, group: 3, device: 0 };
+        let number = done(machine.change(|operation| operation.create_unnamed(directory, &new)))?;
+        let made = node(Content::File(0, BTreeMap::new()), 0o640);
+        assert!(self.nodes.insert(number, made).is_none(), "inode {number} is given out twice");
+        self.open.insert(number);
+        self.unnamed.insert(number);
+        Some(())
+    }
+
+    fn link_unnamed(&mut self, machine: &mut Machine) -> Option<()> {
+        let (directory, name) = self.free_name(machine)?;
+        let number = pick(machine, &self.unnamed.iter().copied().collect::<Vec<_>>())?;
+        done(machine.change(|operation| operation.link_unnamed(number, directory, &name)))?;
+        self.names_mut(directory).insert(name, number);
+        self.unnamed.remove(&number);
+        self.open.remove(&number);
+        if machine.mount.orphans().contains(&number) {
+            self.cutting.insert(number);
+        }
         Some(())
     }
 
@@ -282,6 +308,7 @@ impl Tree {
     fn reclaim(&mut self, machine: &mut Machine) -> Option<()> {
         let open: Vec<u32> = self.open.iter().copied().collect();
         let number = pick(machine, &open)?;
+        self.unnamed.remove(&number);
         if done(machine.change(|operation| operation.reclaim(number)))? == Progress::Done {
             self.open.remove(&number);
             self.nodes.remove(&number);
@@ -383,12 +410,19 @@ impl Work for Tree {
             let names = machine.names(&inode).unwrap();
             nodes.insert(number, node(Content::Directory(names), inode.permissions));
         }
-        Tree { nodes, open: BTreeSet::new(), cutting: BTreeSet::new(), steps: 0, written: Rc::default() }
+        Tree {
+            nodes,
+            open: BTreeSet::new(),
+            unnamed: BTreeSet::new(),
+            cutting: BTreeSet::new(),
+            steps: 0,
+            written: Rc::default(),
+        }
     }
 
     fn step(&mut self, machine: &mut Machine) {
         self.steps += 1;
-        let _ = match machine.random.below(26) {
+        let _ = match machine.random.below(29) {
             0..6 => self.create(machine),
             6..11 => self.write(machine),
             11 | 12 => self.truncate(machine),
@@ -399,6 +433,8 @@ impl Work for Tree {
             20 => self.set(machine),
             21 => self.trim(machine),
             22 | 23 => self.set_xattr(machine),
+            24 | 25 => self.create_unnamed(machine),
+            26 => self.link_unnamed(machine),
             _ => self.reclaim(machine),
         };
     }

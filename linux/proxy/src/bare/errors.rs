@@ -72,6 +72,8 @@ impl AsErrno for DescriptionError {
             E::Busy => Errno::EBUSY,
             E::ReadOnly => Errno::EROFS,
             E::TooManyLinks => Errno::EMLINK,
+            E::PastEnd => Errno::ENXIO,
+            E::NoAttribute => Errno::ENODATA,
         }
     }
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use contracts::descriptions::{Kind, Status, TERMINAL};
-use contracts::files::{Change, Elsewhere, Name, open as how};
+use contracts::files::{Change, Elsewhere, Name, Renaming, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
@@ -210,7 +210,7 @@ fn stat_of(status: &Status) -> Stat {
         special: status.special.into(),
         size: status.size,
         block_bytes: 4096,
-        blocks: status.size.div_ceil(512),
+        blocks: status.sectors,
         accessed: TimeSpec::from_ns(status.accessed_ns),
         modified: time,
         changed: time,
@@ -218,7 +218,8 @@ fn stat_of(status: &Status) -> Stat {
     }
 }
 
-async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure> {
+/// What is known of a path.
+pub async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure> {
     let text = own_files::within(directory, user::path(path)?);
     if text.is_empty() && flags & AT_EMPTY_PATH != 0 && directory as i32 != AT_FDCWD {
         return input_output::status(directory).await;
@@ -304,7 +305,8 @@ pub async fn access(directory: u64, path: u64, mode: u64, flags: u64) -> Outcome
 
 /// mkdir.
 pub async fn make_directory(directory: u64, path: u64, permissions: u64) -> Outcome {
-    let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
+    // As on Linux, set-group-ID comes from the directory above.
+    let permissions = permissions as u32 & 0o1777 & !with_state(|state| state.umask as u32);
     at_place(named(directory, path)?, |files, name| files.make_directory(name, permissions)).await?;
     Ok(0)
 }
@@ -324,16 +326,16 @@ pub async fn remove(directory: u64, path: u64, is_directory: bool) -> Outcome {
 /// rename and friends.
 pub async fn rename(from_directory: u64, from: u64, to_directory: u64, to: u64, flags: u64) -> Outcome {
     const NO_REPLACE: u64 = 1;
-    if flags & !NO_REPLACE != 0 {
-        return Err(Errno::EINVAL.into());
-    }
+    const EXCHANGE: u64 = 2;
+    let how = match flags as u32 as u64 {
+        0 => Renaming::Replace,
+        NO_REPLACE => Renaming::Keep,
+        EXCHANGE => Renaming::Exchange,
+        _ => return Err(Errno::EINVAL.into()),
+    };
     let (from, to) = (named(from_directory, from)?, named(to_directory, to)?);
     let (server, from, to) = in_one_tree((from, false), to).await?;
-    let files = proxy().files_at(server)?;
-    if flags & NO_REPLACE != 0 && answer(files.status(to.clone(), false)).await.is_ok() {
-        return Err(Errno::EEXIST.into());
-    }
-    answer(files.rename(from, to)).await?;
+    answer(proxy().files_at(server)?.rename(from, to, how)).await?;
     Ok(0)
 }
 
@@ -434,39 +436,6 @@ async fn change_found(found: &Description, change: Change) -> Outcome {
         answer(proxy().files_at(found.server)?.change(found.id, change)).await?;
     }
     Ok(0)
-}
-
-/// listxattr and llistxattr: there are none. `Err` if there is no such file.
-pub async fn attributes(path: u64, follow: bool) -> Outcome {
-    let flags = if follow { 0 } else { AT_SYMLINK_NOFOLLOW };
-    status(AT_FDCWD as u64, path, flags).await.map(|_| 0)
-}
-
-/// getxattr and friends: as on a file system that has no attributes, if there is such a file.
-pub async fn no_attribute(path: u64, follow: bool) -> Outcome {
-    attributes(path, follow).await?;
-    Err(Errno::EOPNOTSUPP.into())
-}
-
-/// setxattr and lsetxattr.
-pub async fn set_attribute(path: u64, follow: bool, flags: u64) -> Outcome {
-    only(flags, OF_ATTRIBUTES)?;
-    no_attribute(path, follow).await
-}
-
-/// fsetxattr.
-pub fn set_attribute_of(descriptor: u64, flags: u64) -> Outcome {
-    only(flags, OF_ATTRIBUTES)?;
-    no_attribute_of(descriptor)
-}
-
-/// XATTR_CREATE and XATTR_REPLACE.
-const OF_ATTRIBUTES: u64 = 3;
-
-/// fgetxattr and friends: the same of a descriptor.
-pub fn no_attribute_of(descriptor: u64) -> Outcome {
-    description(descriptor)?;
-    Err(Errno::EOPNOTSUPP.into())
 }
 
 /// umask.

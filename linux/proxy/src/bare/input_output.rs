@@ -431,18 +431,17 @@ pub async fn write_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6])
     Ok(written)
 }
 
-/// lseek for SEEK_DATA and SEEK_HOLE: as of files without holes, which end in one.
+/// lseek for SEEK_DATA and SEEK_HOLE.
 async fn seek_data(found: &Description, offset: u64, to_hole: bool) -> Outcome {
     if found.kind != REGULAR {
         let has_place = found.is_file() || found.kind == 0;
         return Err(if has_place { Errno::EINVAL } else { Errno::ESPIPE }.into());
     }
-    let size = status_of(found.id).await?.size;
-    if offset > i64::MAX as u64 || offset >= size {
-        return Err(Errno::ENXIO.into());
-    }
-    let place = if to_hole { size } else { offset };
-    Ok(answer(proxy().server(found.server)?.seek(found.id, place as i64, Whence::Start)).await?)
+    let rest = (i64::MAX as u64).checked_sub(offset).ok_or(Errno::ENXIO)?;
+    // What was stored in mappings is data.
+    bring_for_read(found, Some(offset), rest as usize).await;
+    let whence = if to_hole { Whence::Hole } else { Whence::Data };
+    Ok(answer(proxy().server(found.server)?.seek(found.id, offset as i64, whence)).await?)
 }
 
 /// lseek. A directory's place is kept here, because getdents64 asks by cookie.
@@ -483,6 +482,7 @@ pub async fn status(descriptor: u64) -> Result<Status, Failure> {
             user: 0,
             group: 0,
             special: 0,
+            sectors: 0,
             modified_ns: 0,
             accessed_ns: 0,
         });

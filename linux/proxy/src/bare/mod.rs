@@ -1,6 +1,7 @@
 //! The proxy on the machine.
 
 mod addresses;
+mod attributes;
 mod counters;
 mod entry;
 mod errors;

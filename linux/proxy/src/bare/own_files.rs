@@ -85,6 +85,7 @@ impl Own {
             user,
             group,
             special: 0,
+            sectors: 0,
             modified_ns: now_ns,
             accessed_ns: now_ns,
         }

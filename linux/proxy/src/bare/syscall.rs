@@ -15,13 +15,14 @@ use personality::flags::*;
 use personality::layouts::EntryForm;
 use personality::refusals::Refusals;
 
+use super::attributes::Of;
 use super::errors::{Failure, Outcome};
 use super::input_output as io;
 use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
-    counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, poll, process,
-    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
+    attributes, counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, poll,
+    process, process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
 };
 
 /// How to go back to the program.

@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 use system::Mount;
 
+mod calls;
 mod durable;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -43,7 +44,11 @@ pub fn scenarios() -> Vec<Scenario> {
     let durable = [1, 2].map(|cpus| {
         Scenario::shared(3, format!("volume/durable/q35/{cpus}"), move |bench| durable::run(bench, cpus))
     });
-    read.into_iter().chain(write).chain([refused]).chain(durable).collect()
+    let calls = [1, 2]
+        .map(|cpus| Scenario::shared(3, format!("volume/calls/q35/{cpus}"), move |bench| calls::run(bench, cpus)));
+    let on_linux = Scenario::shared(3, "volume/calls/linux".into(), |_| calls::on_linux());
+    let rest = [refused, on_linux].into_iter().chain(durable).chain(calls);
+    read.into_iter().chain(write).chain(rest).collect()
 }
 
 /// A folder of the host for a volume's tree and its image.

@@ -133,14 +133,29 @@ TRY(lseek_whence) { return lseek(opened(O_RDWR), 4, value); }
 SEEN(lseek_whence, SEEK_SET) { char c; int file = opened(O_RDWR); return lseek(file, 4, value) == 4 && read(file, &c, 1) == 1 && c == '4'; }
 SEEN(lseek_whence, SEEK_CUR) { int file = opened(O_RDWR); lseek(file, 4, SEEK_SET); return lseek(file, 3, value) == 7; }
 SEEN(lseek_whence, SEEK_END) { return lseek(opened(O_RDWR), -3, value) == 7; }
-SEEN(lseek_whence, SEEK_DATA) { return lseek(opened(O_RDWR), 4, value) == 4 && fails_by(lseek(opened(O_RDWR), 10, value), ENXIO); }
-SEEN(lseek_whence, SEEK_HOLE) { return lseek(opened(O_RDWR), 4, value) == 10; }
+// With a hole from 4 KiB up to 64 KiB, and one behind the byte there.
+static int with_holes(void) { int file = opened(O_RDWR); pwrite(file, "x", 1, 65536); return ftruncate(file, 1 << 20) ? -1 : file; }
+SEEN(lseek_whence, SEEK_DATA) {
+    int file = with_holes();
+    return lseek(opened(O_RDWR), 4, value) == 4 && fails_by(lseek(opened(O_RDWR), 10, value), ENXIO) && lseek(file, 4, value) == 4
+        && lseek(file, 5000, value) == 65536 && lseek(file, 0, SEEK_CUR) == 65536 && fails_by(lseek(file, 70000, value), ENXIO);
+}
+SEEN(lseek_whence, SEEK_HOLE) {
+    int file = with_holes();
+    return lseek(opened(O_RDWR), 4, value) == 10 && lseek(file, 4, value) == 4096 && lseek(file, 5000, value) == 5000
+        && lseek(file, 65537, value) == 69632 && fails_by(lseek(file, 1 << 20, value), ENXIO);
+}
 
 TRY(fallocate_mode) { return syscall(SYS_fallocate, opened(O_RDWR), value, 0L, 4096L); }
 SEEN(fallocate_mode, 0) { int file = opened(O_RDWR); return fallocate(file, value, 0, 4096) == 0 && size_of(file) == 4096 && fails_by(fallocate(file, value, 0, 0), EINVAL) && fails_by(fallocate(file, value, -1, 5), EINVAL) && fails_by(fallocate(file, value, INT64_MAX, 5), EFBIG); }
 
 TRY(renameat2_flags) { fresh(); unlink("g"); close(creat("g", 0600)); return syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", value); }
 SEEN(renameat2_flags, RENAME_NOREPLACE) { int taken = fails_by(try_renameat2_flags(value), EEXIST); unlink("g"); return taken && syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", value) == 0; }
+SEEN(renameat2_flags, RENAME_EXCHANGE) {
+    struct stat status;
+    int missing = (fresh(), unlink("g"), fails_by(syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", value), ENOENT));
+    return missing && try_renameat2_flags(value) == 0 && !stat("f", &status) && status.st_size == 0 && !stat("g", &status) && status.st_size == 10;
+}
 
 TRY(linkat_flags) { fresh(); unlink("g"); return linkat(AT_FDCWD, "f", AT_FDCWD, "g", value); }
 static int is_link(const char *path) { struct stat status; return lstat(path, &status) ? -1 : S_ISLNK(status.st_mode); }
