@@ -27,8 +27,6 @@ pub use contracts::descriptions::TERMINAL;
 const PIECE_BYTES: usize = 512;
 /// Requests that may wait for the one under way.
 const REQUESTS_MAX: usize = 8;
-/// A signal that `process` does not take within this is given up.
-const SIGNAL_LIMIT_NS: u64 = 1_000_000_000;
 
 /// A byte that a program writes to the terminal, or types at it, shows as at most so many.
 const SHOWN_MAX: usize = 8;
@@ -442,10 +440,9 @@ impl Console {
         let Some(process) = (self.outside.process)() else {
             return runtime::log!("signal {number} is lost: no channel to the process server");
         };
-        match runtime::timeout(SIGNAL_LIMIT_NS, process.signal(target, number)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => runtime::log!("signal {number} for {target:?} is lost: {error:?}"),
-            Err(_) => runtime::log!("signal {number} for {target:?} is lost: the process server does not answer"),
+        // However long that takes: the process server may still be starting, or be started again.
+        if let Err(error) = process.signal(target, number).await {
+            runtime::log!("signal {number} for {target:?} is lost: {error:?}");
         }
     }
 

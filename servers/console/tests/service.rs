@@ -4,18 +4,49 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use channel::{CallError, Layout};
+use channel::{Broken, CallError, Dispatch, Layout, Peer, Task};
 use console_core::record::{Kept, Request};
 use console_core::service::{Console, Outside, TERMINAL};
 use console_core::settings::{Settings, character, local};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
+use contracts::process::{self, ProcessClient, ProcessError, Target};
+
+/// Signals of which the process server was asked.
+type Signals = Rc<RefCell<Vec<u8>>>;
+
+/// A process server that takes its time.
+struct Slow {
+    signals: Signals,
+    answers_after_ns: u64,
+}
+
+impl Dispatch for Slow {
+    fn request(&self, peer: &Peer, _: u16, correlation: u32, body: &[u8]) -> Result<Task, Broken> {
+        let (_, number): (Target, u8) = channel::decode(body)?;
+        let (peer, signals, after_ns) = (peer.clone(), self.signals.clone(), self.answers_after_ns);
+        Ok(Box::pin(async move {
+            runtime::sleep(after_ns).await;
+            signals.borrow_mut().push(number);
+            peer.answer(correlation, &Ok::<(), ProcessError>(()))
+        }))
+    }
+    fn one_way(&self, _: &Peer, _: u16, _: &[u8]) -> Result<(), Broken> {
+        Ok(())
+    }
+    fn closed(&self, _: &Peer) {}
+    fn restarted(&self, _: &Peer) {}
+}
 
 type Line = Rc<RefCell<Vec<u8>>>;
 type States = Rc<RefCell<Vec<Kept>>>;
 
 fn console() -> (Rc<Console>, Line, States) {
-    console_in(Kept { settings: Settings::default(), rows: 24, columns: 80, foreground: 1, request: Request::NONE })
+    console_in(state())
+}
+
+fn state() -> Kept {
+    Kept { settings: Settings::default(), rows: 24, columns: 80, foreground: 1, request: Request::NONE }
 }
 
 fn console_in(state: Kept) -> (Rc<Console>, Line, States) {
@@ -163,6 +194,31 @@ fn replies_begin_a_line_and_requests_come_out() {
         console.answered();
         console.receive(b"\x1e x\n".repeat(20).as_slice());
         assert_eq!(line.borrow().windows(10).filter(|window| window == b"\x1e error to").count(), 12);
+    });
+}
+
+/// The process server may still be starting when somebody types Ctrl-C.
+#[test]
+fn a_signal_waits_for_a_process_server_that_takes_its_time() {
+    runtime::testing::run(async {
+        const MINUTE_NS: u64 = 60_000_000_000;
+        let signals = Signals::default();
+        let (client, server) = channel::loopback(Layout::default());
+        let slow = Rc::new(Slow { signals: signals.clone(), answers_after_ns: MINUTE_NS });
+        runtime::spawn(server.serve(process::HASH, slow));
+        let process = ProcessClient::new(client);
+        let outside = Outside {
+            write: Box::new(|_| ()),
+            keep: Box::new(|_| ()),
+            process: Box::new(move || Some(process.clone())),
+        };
+        let console = Rc::new(Console::new(state(), outside));
+        runtime::spawn(console.clone().send_signals());
+        console.receive(b"\x03");
+        runtime::sleep(MINUTE_NS - 1).await;
+        assert_eq!(*signals.borrow(), []);
+        runtime::sleep(2).await;
+        assert_eq!(*signals.borrow(), [2]);
     });
 }
 

@@ -180,6 +180,10 @@ impl ProcessServer for Service {
         if number > SIGNAL_LAST {
             return Err(ProcessError::Invalid);
         }
+        // Before the first program there is nobody else whom the user could mean.
+        if caller == 0 && number != 0 && self.keep_for_first(number) {
+            return Ok(());
+        }
         let target = self.resolve(peer, target)?;
         let reached = self.table.borrow().signalled(caller, target)?;
         if number != 0 {

@@ -13,7 +13,7 @@ use contracts::descriptions::DescriptionError;
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use process_core::notices::{Notice, Notices};
-use process_core::table::{Phase, Table};
+use process_core::table::{FIRST, Phase, Table};
 use process_core::timer::Timers;
 use process_core::vfork::Vforks;
 use runtime::{LogLimit, Watch};
@@ -38,6 +38,9 @@ pub struct Server {
     pub events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
     /// For processes that run but have not said hello yet, or have not read what was told before.
     pub early: RefCell<BTreeMap<ProcessId, Notices>>,
+    /// What the console sent the first program before it is there; nothing is kept when it is, or
+    /// when none comes.
+    before_first: RefCell<Option<BTreeSet<u8>>>,
     /// Children that have their parent's memory.
     pub vforks: RefCell<Vforks>,
     /// On memory that processes share.
@@ -75,13 +78,17 @@ pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
     if let Some(run) = run
         && system::decode::<system::Run>(run).is_ok_and(|run| run.arguments.is_empty())
     {
+        server.before_first.take();
         return;
     }
     let made = match first_domain(&server.spawn).await {
         Ok(made) => made,
-        Err(error) => return runtime::log!("the first program has no domain: {error:?}"),
+        Err(error) => {
+            server.before_first.take();
+            return runtime::log!("the first program has no domain: {error:?}");
+        }
     };
-    server.table.borrow_mut().add_first(made.domain, made.client);
+    server.add_first(made.domain, made.client);
     if let Err(error) = server.spawn.start(made.domain).await {
         runtime::log!("the first program does not start: {error:?}");
     }
@@ -97,6 +104,7 @@ impl Server {
             power,
             events: RefCell::default(),
             early: RefCell::default(),
+            before_first: RefCell::new(Some(BTreeSet::new())),
             vforks: RefCell::default(),
             futexes: Futexes::default(),
             alarms: RefCell::default(),
@@ -109,6 +117,19 @@ impl Server {
             ended: Cell::default(),
             is_attended: Cell::default(),
         }
+    }
+
+    /// The first program is there; its proxy has not begun yet.
+    pub fn add_first(self: &Rc<Self>, domain: DomainId, client: u64) {
+        self.table.borrow_mut().add_first(domain, client);
+        let signals = self.before_first.take().unwrap_or_default();
+        signals.into_iter().for_each(|number| self.deliver(FIRST, number, SignalCause::Process(0)));
+    }
+
+    /// Keeps a signal for the first program, if that is still to come.
+    pub fn keep_for_first(&self, number: u8) -> bool {
+        let mut before = self.before_first.borrow_mut();
+        before.as_mut().map(|signals| signals.insert(number)).is_some()
     }
 
     pub fn caller(&self, peer: &Peer) -> Result<ProcessId, ProcessError> {

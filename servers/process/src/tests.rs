@@ -7,12 +7,15 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use abi::DeathCause;
-use channel::{Layout, Peer, loopback};
+use channel::{
+    CallError, ClientChannel, Layout, Peer, ServerChannel, Wiring, loopback, loopback_memory, loopback_wiring,
+};
 use contracts::descriptions::{DescriptionError, serve_descriptions};
-use contracts::process::{Ended, ProcessClient, serve_process};
+use contracts::process::{Ended, ProcessClient, ProcessError, SignalCause, Target, serve_process};
 use contracts::sockets::{Address, Family, LocalAddress, SocketKind, SocketsServer};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn};
 use contracts::testing::{gives_to_the_newborn_only, is_sent, two_programs};
+use process_core::notices::Notice;
 use process_core::table::FIRST;
 
 use crate::descriptions;
@@ -80,14 +83,44 @@ impl SpawnServer for Fake {
 
 /// A server with the first program, and a client of its spawn.
 fn begin(fake: &Rc<Fake>) -> (Rc<Server>, SpawnClient) {
+    let (server, spawn) = serve(fake);
+    server.add_first(DOMAIN, CLIENT);
+    (server, spawn)
+}
+
+/// The same before there is a program.
+fn serve(fake: &Rc<Fake>) -> (Rc<Server>, SpawnClient) {
     let (spawn, served) = loopback(Layout::default());
     runtime::spawn(serve_spawn(fake.clone(), served));
     let spawn = SpawnClient::new(spawn);
     let opened = Rc::new(descriptions::Service::new(Rc::default()));
     let server = Rc::new(Server::new(spawn.clone(), opened, None));
-    server.table.borrow_mut().add_first(DOMAIN, CLIENT);
     runtime::spawn(server.clone().listen());
     (server, spawn)
+}
+
+/// The user may press Ctrl-C, or end the tool, while the machine still boots.
+#[test]
+fn the_console_s_signals_wait_for_the_first_program() {
+    runtime::testing::run(async {
+        const LATER: Target = Target::Group(FIRST);
+        let fake = Rc::new(Fake::default());
+        let server = serve(&fake).0;
+        let [client, console] = loopback_memory(Layout::default());
+        let client = ProcessClient::new(ClientChannel::new(loopback_wiring(client, true)));
+        let console = ServerChannel::new(Wiring { peer: "console".into(), ..loopback_wiring(console, false) });
+        runtime::spawn(serve_process(Rc::new(Service(server.clone())), console));
+        assert_eq!(client.signal(Target::Process(FIRST), 15).await, Ok(()));
+        assert_eq!(client.signal(LATER, 2).await, Ok(()));
+        server.add_first(DOMAIN, CLIENT);
+        assert_eq!(client.signal(LATER, 3).await, Ok(()));
+        let early = |id| server.early.borrow_mut().remove(&id).unwrap_or_default();
+        let mut waiting = early(FIRST);
+        let told: Vec<_> = core::iter::from_fn(|| waiting.take()).collect();
+        assert_eq!(told, [2, 15, 3].map(|number| Notice::Signal(number, SignalCause::Process(0))));
+        // Of the others nothing is kept, and nothing that is sent to nobody.
+        assert_eq!(client.signal(Target::Group(9), 2).await, Err(CallError::Server(ProcessError::NotFound)));
+    });
 }
 
 /// A parent that ends between fork's halves leaves a domain that nobody would ever start or end.

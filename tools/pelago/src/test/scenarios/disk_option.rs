@@ -103,7 +103,7 @@ fn end() -> Result<()> {
     {
         let line = format!("{trap}; echo {signal} {times} >>/data/ends; echo all is said; while :; do sleep 1; done");
         let mut running = start(&disk, &["sh", "-c", &line])?;
-        // A word of no other line: a signal that comes before the program is lost.
+        // A word of no other line: by a signal that comes before the program it ends without it.
         running.expect("all is said")?;
         for _ in 0..times {
             running.signal(signal)?;

@@ -40,6 +40,7 @@ pub fn scenarios() -> Vec<Scenario> {
     }));
     all.push(Scenario::shared(3, "standard-streams/ends".into(), |_| ends()));
     all.push(Scenario::shared(3, "standard-streams/signals".into(), |_| signals()));
+    all.push(Scenario::shared(3, "standard-streams/early-signals".into(), |_| early_signals()));
     all.push(Scenario::shared(3, "standard-streams/terminal".into(), |_| terminal()));
     all
 }
@@ -266,6 +267,25 @@ fn signals() -> Result<()> {
     kill(Pid::from_raw(run.0.id() as i32), Signal::SIGTERM).context("cannot signal the tool")?;
     let status = run.ends()?;
     ensure!(status == Some(BY_SIGNAL + Signal::SIGTERM as i32), "status {status:?}");
+    Ok(())
+}
+
+/// So are those that come while the machine boots: they wait for the program, and end it.
+fn early_signals() -> Result<()> {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut run = Piped::start(&["busybox", "sleep", "1000"])?;
+        let (sender, lines) = sync_channel(LINES_MAX);
+        read_lines(run.0.stderr.take().context("no output")?, sender);
+        let lines = Lines(lines);
+        // From here on the tool holds signals; it has not started the emulator yet.
+        let begin = lines.next()?;
+        ensure!(begin.contains("sleep") || begin.contains("busybox"), "it begins with {begin:?}");
+        kill(Pid::from_raw(run.0.id() as i32), signal).context("cannot signal the tool")?;
+        let status = run.ends()?;
+        let rest: Vec<_> = lines.0.iter().collect();
+        ensure!(status == Some(BY_SIGNAL + signal as i32), "status {status:?} after {signal}: {rest:?}");
+        ensure!(!rest.iter().any(|line| line.contains("lost")), "it says {rest:?}");
+    }
     Ok(())
 }
 
