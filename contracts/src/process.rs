@@ -83,12 +83,28 @@ pub enum ChildState {
     Continued,
 }
 
-/// Which changes of children a wait is for; stops and continuations are told once.
+/// Which changes of which children a wait is for; stops and continuations are told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interest {
     pub ended: bool,
     pub stopped: bool,
     pub continued: bool,
+    /// Of children whose end is told by SIGCHLD, as of all that exec.
+    pub ordinary: bool,
+    /// Of those whose end is told by another signal, or not at all.
+    pub clones: bool,
+}
+
+/// How a child is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkOptions {
+    /// The caller asks for [`vfork_wait`](Process::vfork_wait) once the child is started.
+    pub is_vfork: bool,
+    /// What the parent gets at the child's end, which is SIGCHLD again once the child execs or has
+    /// another parent; 0 for nothing.
+    pub end_signal: u8,
+    /// So many processes the caller's user may have, the child among them; root may have all.
+    pub user_limit: u32,
 }
 
 /// Answer to [`Process::terminal_access`].
@@ -273,7 +289,7 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only, and may have the ids that its own ids
 /// allow; signals follow the one-user rule (all may signal all but the system).
-#[contract(name = "process", version = 6)]
+#[contract(name = "process", version = 7)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -287,10 +303,9 @@ pub trait Process {
     /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
     /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
     /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
-    /// on. With `is_vfork` the caller asks for [`vfork_wait`](Process::vfork_wait) once it is
-    /// started.
+    /// on. `TooMany`, also beyond `user_limit`; `Invalid` for a signal that there is not.
     #[op]
-    async fn fork_prepare(&self, is_vfork: bool) -> Result<Forked, ProcessError>;
+    async fn fork_prepare(&self, options: ForkOptions) -> Result<Forked, ProcessError>;
 
     /// Waits until a child that was made with `is_vfork` runs another program or has ended, and
     /// gives what it changed; asked again and again until that is empty. The child's end always
@@ -369,6 +384,12 @@ pub trait Process {
     /// whether their stops are told by SIGCHLD. A forked child starts with its parent's choice.
     #[op(oneway)]
     fn watch_children(&self, discard: bool, stops: bool);
+
+    /// Which signal the caller gets when its parent ends, 0 for none: sets that, with a number, and
+    /// gives what holds now. A child begins without, and so goes on who changes its effective ids.
+    /// `Invalid`.
+    #[op]
+    async fn parent_death(&self, number: Option<u8>) -> Result<u8, ProcessError>;
 
     /// Changes the caller's ids of the user, or of the group; gives what they are now. `Denied` for
     /// ids that it may not have, and then none is changed.

@@ -129,8 +129,12 @@ pub const WUNTRACED: u64 = 2;
 pub const WEXITED: u64 = 4;
 pub const WCONTINUED: u64 = 8;
 pub const WNOWAIT: u64 = 0x0100_0000;
-/// __WNOTHREAD, __WALL and __WCLONE: children are of one kind, and the process's.
-pub const WHOSE: u64 = 0xe000_0000;
+/// __WALL: children whatever tells their end.
+pub const WALL: u64 = 0x4000_0000;
+/// __WCLONE: those alone whose end SIGCHLD does not tell.
+pub const WCLONE: u64 = 0x8000_0000;
+/// These, and __WNOTHREAD: children are the process's, whichever thread made them.
+pub const WHOSE: u64 = WALL | WCLONE | 0x2000_0000;
 
 pub const AF_UNSPEC: u16 = 0;
 pub const AF_UNIX: u16 = 1;
@@ -150,6 +154,7 @@ pub const MSG_WAITALL: u64 = 0x100;
 pub const MSG_ERRQUEUE: u64 = 0x2000;
 pub const MSG_WAITFORONE: u64 = 0x10000;
 pub const MSG_NOSIGNAL: u64 = 0x4000;
+pub const MSG_MORE: u64 = 0x8000;
 pub const MSG_CMSG_CLOEXEC: u64 = 0x4000_0000;
 
 pub const SCM_RIGHTS: u32 = 1;

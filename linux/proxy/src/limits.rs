@@ -57,7 +57,7 @@ const fn most(resource: u64) -> u64 {
 
 /// Does nothing watch over a limit that Linux does, so that it is only told?
 pub fn is_only_told(resource: u64, new: Limit) -> bool {
-    let is_unwatched = matches!(resource, resource::CPU | resource::PROCESSES | resource::SIGNALS);
+    let is_unwatched = matches!(resource, resource::CPU | resource::SIGNALS);
     is_unwatched && new.current < most(resource)
 }
 
@@ -92,6 +92,12 @@ impl Limits {
     /// The soft limit of a resource that there is.
     pub fn soft(&self, resource: u64) -> u64 {
         self.get(resource).map_or(0, |limit| limit.current)
+    }
+
+    /// How many processes and threads the user may have, as far as that is less than all can have.
+    pub fn processes(&self) -> Option<u32> {
+        let limit = self.soft(resource::PROCESSES);
+        u32::try_from(limit).ok().filter(|_| limit < most(resource::PROCESSES))
     }
 
     /// May a limit become this one? `EINVAL`; `EPERM` for who raises a hard limit and is not user
@@ -180,9 +186,18 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_processes_is_one_that_is_less_than_all() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.processes(), None);
+        for (soft, told) in [(420, None), (419, Some(419)), (0, Some(0))] {
+            assert_eq!(limits.set(PROCESSES, limit(soft, 420), false), Ok(()));
+            assert_eq!(limits.processes(), told);
+        }
+    }
+
+    #[test]
     fn what_nothing_watches_over_is_known() {
         assert!(is_only_told(CPU, limit(1, UNLIMITED)) && is_only_told(SIGNALS, limit(0, 0)));
-        assert!(is_only_told(PROCESSES, limit(10, 420)) && !is_only_told(PROCESSES, limit(420, 420)));
         assert!(!is_only_told(CPU, limit(UNLIMITED, UNLIMITED)) && !is_only_told(FILE_BYTES, limit(3, 3)));
     }
 }

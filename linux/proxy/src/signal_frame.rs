@@ -133,7 +133,8 @@ impl SignalRecord {
         let (low, high) = (first as u32, (first >> 32) as u32);
         let record =
             SignalRecord { signal: signal.into(), errno: cause.errno, code: cause.code, ..SignalRecord::default() };
-        if signal == number::SIGCHLD && cause.code > 0 {
+        // Of a child, which may tell its end by any signal.
+        if !is_fault(signal) && (code::CLD_EXITED..=code::CLD_CONTINUED).contains(&cause.code) {
             return SignalRecord { process: low, user: high, status: second as i32, ..record };
         }
         if is_fault(signal) && cause.code > 0 {

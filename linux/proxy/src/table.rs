@@ -304,8 +304,8 @@ macro_rules! for_each_call {
         155 "pivot_root" absent;
         156 "_sysctl" absent;
         157 Prctl "prctl" (option, argument)
-            immediate { process::prctl(option, argument) },
-            Full;
+            tries { process::prctl(option, argument) }
+            or waits { process::parent_death(option, argument).await }, Full;
         158 ArchPrctl "arch_prctl" (which, address) immediate { threads::base(which, address) }, Full;
         159 "adjtimex" absent;
         160 Setrlimit "setrlimit" (resource, limit_at)

@@ -10,14 +10,13 @@ use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::process::*;
 use process_core::notices::Notice;
-use process_core::table::{Phase, Waited};
+use process_core::table::{Phase, SIGNAL_LAST, Waited};
 use runtime::Watch;
 
 use crate::descriptions;
 use crate::server::{Server, of_handle};
 
 const SIGTTIN: u8 = 21;
-const SIGNAL_LAST: u8 = 64;
 /// Ids in one answer: 200 of at most 3 bytes, below the message limit.
 const IDS_MAX: usize = 200;
 
@@ -66,13 +65,16 @@ impl ProcessServer for Service {
         }
     }
 
-    async fn fork_prepare(&self, peer: &Peer, is_vfork: bool) -> Result<Forked, ProcessError> {
+    async fn fork_prepare(&self, peer: &Peer, options: ForkOptions) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
+        if options.end_signal > SIGNAL_LAST {
+            return Err(ProcessError::Invalid);
+        }
         // What was begun is ended in order, also if the parent is killed meanwhile.
         let made = Rc::new((RefCell::new(None), Watch::default()));
         let (server, making) = (self.0.clone(), made.clone());
         runtime::spawn(async move {
-            let forked = server.prepare(parent, is_vfork).await;
+            let forked = server.prepare(parent, options).await;
             if let (Ok(forked), 1) = (&forked, Rc::strong_count(&making)) {
                 server.cancel(forked.process);
             }
@@ -258,6 +260,11 @@ impl ProcessServer for Service {
         if let Ok(caller) = self.caller(peer) {
             self.table.borrow_mut().watch_children(caller, discard, stops);
         }
+    }
+
+    async fn parent_death(&self, peer: &Peer, number: Option<u8>) -> Result<u8, ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().parent_death(caller, number)
     }
 
     async fn set_ids(&self, peer: &Peer, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {

@@ -214,14 +214,18 @@ impl Server {
             }
             self.ended.set(Some(how));
         }
-        if let Some(parent) = effect.parent {
-            self.signal_about(parent, id, ChildState::Ended(how));
+        if let Some((parent, number)) = effect.parent {
+            let cause = SignalCause::Child { process: id, state: ChildState::Ended(how) };
+            self.deliver(parent, number, cause);
         }
         for domain in effect.unborn {
             runtime::spawn(self.clone().discard(domain));
         }
         for child in effect.adopted {
             self.tell_parent(child);
+        }
+        for (child, number) in effect.bereaved {
+            self.deliver(child, number, SignalCause::Process(id));
         }
         for process in effect.stranded {
             self.notify(process, Notice::Signal(SIGHUP, SignalCause::Process(0)));
@@ -390,17 +394,23 @@ impl Server {
         }
     }
 
-    /// Makes a child of `parent`, which waits for it with `is_vfork`.
-    pub async fn prepare(self: &Rc<Self>, parent: ProcessId, is_vfork: bool) -> Result<Forked, ProcessError> {
+    /// Makes a child of `parent`.
+    pub async fn prepare(self: &Rc<Self>, parent: ProcessId, options: ForkOptions) -> Result<Forked, ProcessError> {
+        self.table.borrow().within(parent, options.user_limit)?;
         let (spare_pages, making) = Making::begin(&self.table, parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
         let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await;
         let made = made.map_err(|_| ProcessError::TooMany)?;
         drop(making);
-        let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
+        let prepared = {
+            let mut table = self.table.borrow_mut();
+            // Others of the user may have been made meanwhile.
+            table.within(parent, options.user_limit).and_then(|()| table.prepare(parent, made.domain, made.client))
+        };
         match prepared {
             Ok(process) => {
-                if is_vfork {
+                self.table.borrow_mut().set_end_signal(process, options.end_signal);
+                if options.is_vfork {
                     self.vforks.borrow_mut().begin(parent, process);
                 }
                 Ok(Forked { process, client: made.client, handles: made.parent_handles })

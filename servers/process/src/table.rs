@@ -28,6 +28,9 @@ const LAST_ID: ProcessId = 32_767;
 const NAME_BYTES: usize = 15;
 const COMMAND_LINE_BYTES: usize = 128;
 
+/// The last signal.
+pub const SIGNAL_LAST: u8 = 64;
+const SIGCHLD: u8 = 17;
 /// Stops whatever else holds.
 const SIGSTOP: u8 = 19;
 
@@ -83,6 +86,10 @@ pub struct Process {
     pub cpu_ns: u64,
     /// That of the children it waited for, and of theirs.
     pub children_cpu_ns: u64,
+    /// What its parent gets when it ends; 0 for nothing.
+    pub end_signal: u8,
+    /// What it gets when its parent ends; 0 for nothing.
+    pub parent_death: u8,
     /// Base name.
     pub name: String,
     /// Arguments.
@@ -105,10 +112,12 @@ pub enum Waited {
 /// What the end of a process means to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndEffect {
-    /// Who gets SIGCHLD.
-    pub parent: Option<ProcessId>,
+    /// Who gets which signal for that: mostly the parent SIGCHLD.
+    pub parent: Option<(ProcessId, u8)>,
     /// Living children, whose parent is the first process now.
     pub adopted: Vec<ProcessId>,
+    /// Children that asked for a signal at their parent's end.
+    pub bereaved: Vec<(ProcessId, u8)>,
     /// Processes of groups that have stopped members and nobody left to continue them: they get
     /// SIGHUP and SIGCONT (POSIX).
     pub stranded: Vec<ProcessId>,
@@ -201,6 +210,8 @@ impl Table {
             hears_stops: true,
             cpu_ns: 0,
             children_cpu_ns: 0,
+            end_signal: SIGCHLD,
+            parent_death: 0,
             name: String::new(),
             command_line: String::new(),
             identity: Identity::default(),
@@ -266,10 +277,28 @@ impl Table {
             news: None,
             cpu_ns: 0,
             children_cpu_ns: 0,
+            end_signal: SIGCHLD,
+            parent_death: 0,
             ..like
         };
         self.insert(id, born);
         Ok(id)
+    }
+
+    /// What the parent gets at the end of a child that was prepared.
+    pub fn set_end_signal(&mut self, id: ProcessId, number: u8) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.end_signal = number;
+        }
+    }
+
+    /// May the user of `parent` have one process more, if so many are the limit? Those that ended
+    /// and were not waited for count, root may have all. `TooMany`.
+    pub fn within(&self, parent: ProcessId, user_limit: u32) -> Result<(), ProcessError> {
+        let Identity { users, .. } = &self.processes.get(&parent).ok_or(ProcessError::NotFound)?.identity;
+        let of_user = self.processes.values().filter(|process| process.identity.users.real == users.real).count();
+        let is_root = users.real == 0 || users.effective == 0;
+        if is_root || of_user < user_limit as usize { Ok(()) } else { Err(ProcessError::TooMany) }
     }
 
     /// A child of `parent` that is still prepared; gives its domain.
@@ -320,10 +349,14 @@ impl Table {
         (process.phase, process.stopped, process.news) = (Phase::Zombie(how), false, None);
         self.clients.remove(&process.client);
         self.domains.remove(&process.domain);
-        let parent = process.parent;
+        let (parent, end_signal) = (process.parent, process.end_signal);
         let (mut heir_has_zombies, mut adopted, mut unborn) = (false, Vec::new(), Vec::new());
+        let mut bereaved = Vec::new();
         for (child_id, child) in self.processes.iter_mut().filter(|(_, child)| child.parent == id) {
-            (child.parent, child.is_adopted) = (FIRST, true);
+            (child.parent, child.is_adopted, child.end_signal) = (FIRST, true, SIGCHLD);
+            if child.parent_death != 0 && child.phase == Phase::Running {
+                bereaved.push((*child_id, child.parent_death));
+            }
             match child.phase {
                 Phase::Zombie(_) => heir_has_zombies = true,
                 Phase::Running => adopted.push(*child_id),
@@ -338,15 +371,16 @@ impl Table {
         if heir_has_zombies && discards(self, FIRST) {
             self.processes.retain(|_, process| process.parent != FIRST || !matches!(process.phase, Phase::Zombie(_)));
         }
-        if id != FIRST && discards(self, parent) {
+        if id != FIRST && end_signal == SIGCHLD && discards(self, parent) {
             self.processes.remove(&id);
         }
-        let parent = Some(parent).filter(|parent| self.processes.contains_key(parent));
+        let is_told = end_signal != 0 && self.processes.contains_key(&parent);
+        let parent = is_told.then_some((parent, end_signal));
         let mut stranded = anchored;
         stranded.retain(|group| self.is_orphaned(*group));
         let stranded =
             self.living().filter(|(_, process)| stranded.contains(&process.group)).map(|(id, _)| id).collect();
-        Some(EndEffect { parent, adopted, stranded, unborn, machine_ends: id == FIRST })
+        Some(EndEffect { parent, adopted, bereaved, stranded, unborn, machine_ends: id == FIRST })
     }
 
     /// Name of the first program if that went into the background: it ended well, and a process
@@ -437,10 +471,16 @@ impl Table {
             ChildState::Stopped(_) => interest.stopped,
             ChildState::Continued => interest.continued,
         };
+        let is_of_kind = |child: &Process| match child.end_signal {
+            SIGCHLD => interest.ordinary,
+            _ => interest.clones,
+        };
         let mut any = false;
         let mut found = None;
-        for (id, child) in
-            self.processes.iter().filter(|(id, child)| child.parent == parent && self.fits(parent, target, **id, child))
+        for (id, child) in self
+            .processes
+            .iter()
+            .filter(|(id, child)| child.parent == parent && is_of_kind(child) && self.fits(parent, target, **id, child))
         {
             let news = match child.phase {
                 Phase::Zombie(how) => Some(ChildState::Ended(how)),
@@ -534,7 +574,23 @@ impl Table {
     /// Changes the ids of a living process. As for [`identity::set_ids`].
     pub fn set_ids(&mut self, id: ProcessId, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
         let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
-        identity::set_ids(&mut process.identity, of_user, change)
+        let acted = identity::acting(id, &process.identity);
+        let ids = identity::set_ids(&mut process.identity, of_user, change)?;
+        if acted != identity::acting(id, &process.identity) {
+            process.parent_death = 0;
+        }
+        Ok(ids)
+    }
+
+    /// Sets which signal a process gets when its parent ends, if one is named, and gives what holds
+    /// now. `Invalid`.
+    pub fn parent_death(&mut self, id: ProcessId, number: Option<u8>) -> Result<u8, ProcessError> {
+        let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
+        if number.is_some_and(|number| number > SIGNAL_LAST) {
+            return Err(ProcessError::Invalid);
+        }
+        process.parent_death = number.unwrap_or(process.parent_death);
+        Ok(process.parent_death)
     }
 
     /// Names its groups. As for [`identity::set_groups`].
@@ -550,6 +606,7 @@ impl Table {
         process.name = cut(name, NAME_BYTES);
         process.command_line = cut(command_line, COMMAND_LINE_BYTES);
         identity::run_program(&mut process.identity);
+        process.end_signal = SIGCHLD;
         let begins = id != FIRST && process.branch == FIRST;
         if begins {
             process.branch = id;
@@ -564,7 +621,9 @@ impl Table {
             (process.discards_children, process.hears_stops) = (discard, stops);
         }
         if discard {
-            self.processes.retain(|_, process| process.parent != id || !matches!(process.phase, Phase::Zombie(_)));
+            self.processes.retain(|_, process| {
+                process.parent != id || process.end_signal != SIGCHLD || !matches!(process.phase, Phase::Zombie(_))
+            });
         }
     }
 }

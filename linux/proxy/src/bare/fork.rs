@@ -3,11 +3,12 @@
 use abi::Handle;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use contracts::process::Forked;
+use contracts::process::{ForkOptions, Forked};
 
 use personality::Errno;
 use personality::flags::*;
 use personality::memory::PAGE;
+use personality::signals::number::SIGCHLD;
 
 use super::counters;
 use super::entry;
@@ -22,6 +23,8 @@ use super::user::{self, with_block, with_state, with_thread};
 use super::vfork;
 use zerocopy::IntoBytes;
 
+const SIGNAL_LAST: u8 = 64;
+
 /// What clone asks for besides a copy.
 #[derive(Clone, Copy, Default)]
 struct CloneOptions {
@@ -31,6 +34,8 @@ struct CloneOptions {
     child_id_at: u64,
     clear_id_at: u64,
     handle_at: u64,
+    /// What this process gets at the child's end.
+    end_signal: u8,
     /// The caller waits until the child runs another program or has ended.
     is_vfork: bool,
     /// It sees then what the child did to its stack.
@@ -48,6 +53,17 @@ fn check(flags: u64) -> Result<(), Errno> {
     if flags & CLONE_NEW != 0 || shares_handlers_alone || has_another_parent { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
+/// A signal that there is, or none.
+fn signal_of(number: u64) -> Option<u8> {
+    u8::try_from(number).ok().filter(|number| *number <= SIGNAL_LAST)
+}
+
+/// How many processes and threads the user may have, of whom this process' other threads are some
+/// (RLIMIT_NPROC); root may have all.
+fn user_limit() -> Option<u32> {
+    with_state(|state| if state.identity.is_root() { None } else { state.limits.processes() })
+}
+
 impl CloneOptions {
     fn new([flags, stack, parent_id_at, child_id_at, thread_pointer]: [u64; 5]) -> CloneOptions {
         let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };
@@ -58,6 +74,7 @@ impl CloneOptions {
             child_id_at: when(CLONE_CHILD_SETTID, child_id_at),
             clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
             handle_at: when(CLONE_PIDFD, parent_id_at),
+            end_signal: signal_of(flags & CSIGNAL).unwrap_or(0),
             is_vfork: flags & CLONE_VFORK != 0,
             shares_stack: flags & CLONE_VFORK != 0 && flags & CLONE_VM != 0,
             clears_handlers: flags & CLONE_CLEAR_SIGHAND != 0,
@@ -82,16 +99,19 @@ fn arguments(at: u64, bytes: u64) -> Result<([u64; 5], u64), Errno> {
     if !fits {
         return Err(Errno::E2BIG);
     }
-    let [flags, handle_at, child_id_at, parent_id_at, _, stack, stack_bytes, thread_pointer, ids_at, ids, _] = words;
+    let [flags, handle_at, child_id_at, parent_id_at, end_signal, stack, stack_bytes, thread_pointer, ids_at, ids, _] =
+        words;
     // There are no control groups, so no CLONE_INTO_CGROUP.
     let unknown = !(u64::from(u32::MAX) | CLONE_CLEAR_SIGHAND) | CLONE_DETACHED | CLONE_NEWTIME | CSIGNAL;
     let keeps_and_clears = flags & (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND) == CLONE_SIGHAND | CLONE_CLEAR_SIGHAND;
     let is_half = (stack == 0) != (stack_bytes == 0);
-    if flags & unknown != 0 || keeps_and_clears || ids_at != 0 || ids != 0 || is_half {
+    let is_told = signal_of(end_signal) == Some(0) || signal_of(end_signal).is_some() && flags & CLONE_THREAD == 0;
+    if flags & unknown != 0 || keeps_and_clears || ids_at != 0 || ids != 0 || is_half || !is_told {
         return Err(Errno::EINVAL);
     }
     let handle_at = if flags & CLONE_PIDFD != 0 { handle_at } else { 0 };
-    let arguments = [flags & !CLONE_PIDFD, stack.wrapping_add(stack_bytes), parent_id_at, child_id_at, thread_pointer];
+    let flags_and_signal = flags & !CLONE_PIDFD | end_signal;
+    let arguments = [flags_and_signal, stack.wrapping_add(stack_bytes), parent_id_at, child_id_at, thread_pointer];
     if handle_at != 0 && flags & CLONE_THREAD != 0 { Err(Errno::EINVAL) } else { Ok((arguments, handle_at)) }
 }
 
@@ -119,6 +139,9 @@ fn thread(arguments: [u64; 5]) -> Outcome {
     check(arguments[0])?;
     if arguments[0] & SHARED != SHARED || arguments[0] & CLONE_PIDFD != 0 {
         return Err(Errno::EINVAL.into());
+    }
+    if user_limit().is_some_and(|limit| threads::count() >= limit as usize) {
+        return Err(Errno::EAGAIN.into());
     }
     let options = CloneOptions::new(arguments);
     let CloneOptions { stack, thread_pointer, clear_id_at, .. } = options;
@@ -149,12 +172,15 @@ pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
 
 /// fork, or vfork.
 pub async fn fork(is_vfork: bool) -> Outcome {
-    copy(CloneOptions { is_vfork, shares_stack: is_vfork, ..CloneOptions::default() }).await
+    copy(CloneOptions { is_vfork, shares_stack: is_vfork, end_signal: SIGCHLD, ..CloneOptions::default() }).await
 }
 
 async fn copy(options: CloneOptions) -> Outcome {
     let process = &proxy().process;
-    let forked = process.fork_prepare(options.is_vfork).await?;
+    let other_threads = threads::count() as u32 - 1;
+    let user_limit = user_limit().map_or(u32::MAX, |limit| limit.saturating_sub(other_threads));
+    let wanted = ForkOptions { is_vfork: options.is_vfork, end_signal: options.end_signal, user_limit };
+    let forked = process.fork_prepare(wanted).await?;
     let stack = entry::registers().rsp;
     let [domain, context] = forked.handles.map(Handle);
     // A child has pieces of files whole.

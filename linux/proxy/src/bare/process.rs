@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
 use personality::Errno;
-use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WHOSE, WNOHANG, WNOWAIT, WUNTRACED, only};
+use personality::flags::{O_NONBLOCK, WALL, WCLONE, WCONTINUED, WEXITED, WHOSE, WNOHANG, WNOWAIT, WUNTRACED, only};
 use personality::layouts::{ChildInfo, Limit, system_names};
 use personality::limits::{is_only_told, resource};
 use personality::signals::number::{SIGCHLD, SIGKILL};
@@ -24,6 +24,10 @@ use super::time::usage;
 use super::user::{self, with_state, with_thread};
 use super::vfork;
 use super::wait::answer;
+
+/// Options of prctl: PR_SET_PDEATHSIG and PR_GET_PDEATHSIG.
+const SET_PARENT_DEATH: u64 = 1;
+const GET_PARENT_DEATH: u64 = 2;
 
 /// Ends the process: its domain's end tells the process server how, and all servers that it is
 /// gone.
@@ -90,7 +94,13 @@ fn target(id: u64) -> Target {
 
 fn interest(options: u64) -> Interest {
     let has = |option| options & option != 0;
-    Interest { ended: has(WEXITED), stopped: has(WUNTRACED), continued: has(WCONTINUED) }
+    Interest {
+        ended: has(WEXITED),
+        stopped: has(WUNTRACED),
+        continued: has(WCONTINUED),
+        ordinary: has(WALL) || !has(WCLONE),
+        clones: has(WALL) || has(WCLONE),
+    }
 }
 
 /// wait4.
@@ -211,9 +221,25 @@ pub async fn new_session() -> Outcome {
     Ok(proxy().process.new_session().await?.into())
 }
 
-/// prctl: names, and what a program may ask without effect here.
-pub fn prctl(option: u64, argument: u64) -> Outcome {
-    const SET_PARENT_DEATH: u64 = 1;
+/// prctl, where the process server keeps it: the signal that a process gets when its parent ends.
+pub async fn parent_death(option: u64, argument: u64) -> Outcome {
+    match option {
+        SET_PARENT_DEATH => {
+            let number = u8::try_from(argument).map_err(|_| Errno::EINVAL)?;
+            proxy().process.parent_death(Some(number)).await?;
+        }
+        _ => user::write(argument, &u32::from(proxy().process.parent_death(None).await?))?,
+    }
+    Ok(0)
+}
+
+/// prctl: names, and what a program may ask without effect here. `None` for what [`parent_death`]
+/// does.
+pub fn prctl(option: u64, argument: u64) -> Option<Outcome> {
+    (!matches!(option, SET_PARENT_DEATH | GET_PARENT_DEATH)).then(|| control(option, argument))
+}
+
+fn control(option: u64, argument: u64) -> Outcome {
     const GET_DUMPABLE: u64 = 3;
     const SET_DUMPABLE: u64 = 4;
     const GET_KEEPCAPS: u64 = 7;
@@ -240,9 +266,7 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
         SET_DUMPABLE if argument > 1 => return Err(Errno::EINVAL.into()),
         SET_NO_NEW_PRIVILEGES if argument == 1 => with_state(|state| state.no_new_privileges = 1),
         GET_NO_NEW_PRIVILEGES => return Ok(with_state(|state| state.no_new_privileges)),
-        SET_PARENT_DEATH if argument > 64 => return Err(Errno::EINVAL.into()),
-        SET_PARENT_DEATH if argument != 0 => log_once(157, "prctl(PR_SET_PDEATHSIG) is without effect"),
-        SET_PARENT_DEATH | SET_DUMPABLE | SET_KEEPCAPS | GET_KEEPCAPS | SET_LARGE_PAGES_OFF | GET_LARGE_PAGES_OFF => {}
+        SET_DUMPABLE | SET_KEEPCAPS | GET_KEEPCAPS | SET_LARGE_PAGES_OFF | GET_LARGE_PAGES_OFF => {}
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
@@ -269,7 +293,7 @@ fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
     }
     let old = with_state(|state| state.set_limit(resource, new))?;
     if is_only_told(resource, new) {
-        log_once(160, "setrlimit of RLIMIT_CPU, RLIMIT_NPROC or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
+        log_once(160, "setrlimit of RLIMIT_CPU or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
     }
     Ok(old)
 }

@@ -634,6 +634,11 @@ pub fn is_of(id: u64, process: u64) -> bool {
     id & ((1 << NUMBER_SHIFT) - 1) == process
 }
 
+/// How many there are.
+pub fn count() -> usize {
+    with(|threads| threads.count)
+}
+
 /// Is there such a thread in this process?
 pub fn exists(id: u64) -> bool {
     with(|threads| threads.find(|thread| thread.id == id)).is_some()

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const ENDED: Interest = Interest { ended: true, stopped: false, continued: false };
-const STOPS: Interest = Interest { ended: true, stopped: true, continued: true };
+const ENDED: Interest = Interest { ended: true, stopped: false, continued: false, ordinary: true, clones: false };
+const STOPS: Interest = Interest { stopped: true, continued: true, ..ENDED };
 const SIGTSTP: u8 = 20;
 
 fn found(process: ProcessId, state: ChildState) -> Waited {
@@ -33,8 +33,9 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     assert_eq!(
         table.end(leaf, Ended::Exited(3)),
         Some(EndEffect {
-            parent: Some(middle),
+            parent: Some((middle, SIGCHLD)),
             adopted: vec![],
+            bereaved: vec![],
             stranded: vec![],
             unborn: vec![],
             machine_ends: false
@@ -318,4 +319,69 @@ fn what_children_used_is_added_when_they_are_waited_for() {
     table.end(middle, Ended::Exited(1));
     assert!(matches!(table.wait(FIRST, Target::Any, ENDED, true), Waited::Found(ChildNews { cpu_ns: 12, .. })));
     assert_eq!(table.get(FIRST).unwrap().children_cpu_ns, 12);
+}
+
+#[test]
+fn another_signal_tells_the_end_of_a_clone() {
+    const SIGUSR1: u8 = 10;
+    const CLONES: Interest = Interest { ordinary: false, clones: true, ..ENDED };
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let [silent, loud, program] = [11, 12, 13].map(|domain| child(&mut table, FIRST, domain));
+    table.set_end_signal(silent, 0);
+    table.set_end_signal(loud, SIGUSR1);
+    table.set_end_signal(program, SIGUSR1);
+    assert_eq!(table.wait(FIRST, Target::Process(program), ENDED, true), Waited::NoChild);
+    table.describe(program, "other", "other");
+    assert_eq!(table.wait(FIRST, Target::Process(program), ENDED, true), Waited::None, "SIGCHLD is of all that exec");
+    // Clones do not vanish.
+    table.watch_children(FIRST, true, true);
+    let mut end = |id| table.end(id, Ended::Exited(1)).unwrap().parent;
+    assert_eq!([end(silent), end(loud), end(program)], [None, Some((FIRST, SIGUSR1)), Some((FIRST, SIGCHLD))]);
+    table.watch_children(FIRST, true, true);
+    let news = |id| found(id, ChildState::Ended(Ended::Exited(1)));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::NoChild);
+    assert_eq!(table.wait(FIRST, Target::Any, CLONES, true), news(silent));
+    assert_eq!(table.wait(FIRST, Target::Any, Interest { ordinary: true, ..CLONES }, true), news(loud));
+    assert_eq!(table.wait(FIRST, Target::Any, CLONES, true), Waited::NoChild);
+}
+
+#[test]
+fn an_orphan_hears_of_its_parents_end_and_tells_its_own_as_all_do() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let parent = child(&mut table, FIRST, 11);
+    let [asks, asks_not, has_ended] = [12, 13, 14].map(|domain| child(&mut table, parent, domain));
+    for id in [parent, asks, has_ended] {
+        assert_eq!(table.parent_death(id, Some(15)), Ok(15));
+    }
+    table.set_end_signal(asks_not, 0);
+    assert_eq!(table.parent_death(asks, Some(SIGNAL_LAST + 1)), Err(ProcessError::Invalid));
+    assert_eq!(table.parent_death(asks, None), Ok(15));
+    let born = child(&mut table, asks, 15);
+    assert_eq!(table.parent_death(born, None), Ok(0), "a child begins without");
+    table.end(has_ended, Ended::Exited(0)).unwrap();
+    assert_eq!(table.end(parent, Ended::Exited(0)).unwrap().bereaved, [(asks, 15)]);
+    assert_eq!(table.end(asks_not, Ended::Exited(0)).unwrap().parent, Some((FIRST, SIGCHLD)));
+    // Who becomes another user asks for none.
+    table.set_ids(asks, true, IdChange::One(0)).unwrap();
+    assert_eq!(table.parent_death(asks, None), Ok(15));
+    table.set_ids(asks, true, IdChange::One(7)).unwrap();
+    assert_eq!(table.parent_death(asks, None), Ok(0));
+}
+
+#[test]
+fn a_user_has_so_many_processes_and_root_all() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let own = child(&mut table, FIRST, 11);
+    table.set_ids(own, true, IdChange::One(7)).unwrap();
+    let within = |table: &Table, limits: [u32; 2]| limits.map(|limit| table.within(own, limit));
+    assert_eq!(within(&table, [1, 2]), [Err(ProcessError::TooMany), Ok(())]);
+    let ended = child(&mut table, own, 12);
+    table.end(ended, Ended::Exited(0)).unwrap();
+    assert_eq!(within(&table, [2, 3]), [Err(ProcessError::TooMany), Ok(())], "until it is waited for");
+    assert_eq!(table.within(FIRST, 0), Ok(()));
+    table.wait(own, Target::Any, ENDED, true);
+    assert_eq!(within(&table, [1, 2]), [Err(ProcessError::TooMany), Ok(())]);
 }

@@ -18,7 +18,7 @@ use crate::server::Server;
 /// The child's domain, and its id at servers.
 const CHILD_DOMAIN: u64 = DOMAIN + 1;
 const CHILD: u64 = 2 << 32 | 1;
-const ENDED: Interest = Interest { ended: true, stopped: false, continued: false };
+const ENDED: Interest = Interest { ended: true, stopped: false, continued: false, ordinary: true, clones: false };
 const SIGKILL: u8 = 9;
 const SIGCHLD: u8 = 17;
 const CPU_NS: u64 = 5;

@@ -36,6 +36,23 @@ SEEN(clone_flags, CLONE_VFORK) {
 }
 SEEN(clone_flags, CLONE_PARENT_SETTID) { int id = 0; pid_t child = clone_by(value, &id, NULL); if (!child) _exit(3); return child > 0 && id == child && ended(child) == 3; }
 SEEN(clone_flags, CLONE_CHILD_SETTID) { int id = 0; pid_t child = clone_by(value, NULL, &id); if (!child) _exit(id == getpid() ? 3 : 4); return child > 0 && id == 0 && ended(child) == 3; }
+// A child of which `number` tells when it has ended, at once, with 3.
+static pid_t telling_by(long number) { pid_t child = syscall(SYS_clone, number, 0L, NULL, NULL, 0L); if (!child) _exit(3); return child; }
+static volatile int end_number, end_of, end_code, end_status;
+static void on_end(int number, siginfo_t *info, void *unused) { end_number = number, end_of = info->si_pid, end_code = info->si_code, end_status = info->si_status; }
+SEEN(clone_flags, CSIGNAL) {
+    struct sigaction action = { .sa_sigaction = on_end, .sa_flags = SA_SIGINFO | SA_RESTART };
+    int status, fine;
+    sigaction(SIGUSR2, &action, NULL), sigaction(SIGCHLD, &action, NULL);
+    end_number = 0;
+    pid_t child = telling_by(SIGUSR2 & value);
+    fine = waitpid(child, &status, __WALL) == child && WEXITSTATUS(status) == 3 && end_number == SIGUSR2 && end_of == child && end_code == CLD_EXITED && end_status == 3;
+    end_number = 0;
+    child = telling_by(0);
+    fine = fine && waitpid(child, &status, __WALL) == child && WEXITSTATUS(status) == 3 && end_number == 0;
+    signal(SIGUSR2, SIG_DFL), signal(SIGCHLD, SIG_DFL);
+    return fine;
+}
 
 static long clone3_by(long flags, int *handle) { struct clone_args wishes = { .flags = flags, .pidfd = (long)handle, .exit_signal = SIGCHLD }; return syscall(SYS_clone3, &wishes, sizeof wishes); }
 TRY(clone3_flags) { int handle; pid_t child = clone3_by(value, &handle); if (!child) _exit(0); return over(child); }
@@ -127,6 +144,10 @@ SEEN(wait4_options, WCONTINUED) {
     finish(child);
     return fine;
 }
+static int are_clones(long options) { int status; pid_t plain = ending(), clone = telling_by(0); return fails_by(wait_by(clone, 0, &status), ECHILD) && fails_by(wait_by(plain, options, &status), ECHILD) && wait_by(clone, options, &status) == clone && wait_by(plain, 0, &status) == plain; }
+static int are_all(long options) { int status; signal(SIGUSR1, SIG_IGN); pid_t plain = ending(), clone = telling_by(SIGUSR1); int fine = wait_by(clone, options, &status) == clone && wait_by(plain, options, &status) == plain; signal(SIGUSR1, SIG_DFL); return fine; }
+SEEN(wait4_options, __WCLONE) { return are_clones(value); }
+SEEN(wait4_options, __WALL) { return are_all(value); }
 static long waitid_by(long kind, long id, long options, siginfo_t *info) { memset(info, 0, sizeof *info); return syscall(SYS_waitid, kind, id, info, options, NULL); }
 TRY(waitid_options) { siginfo_t info; pid_t child = ending(); long given = waitid_by(P_PID, child, value | WEXITED, &info); int error = errno; if (info.si_pid != child) finish(child); errno = error; return given; }
 SEEN(waitid_options, WNOHANG) { siginfo_t info; pid_t child = staying(); int none = waitid_by(P_PID, child, value | WEXITED, &info) == 0 && info.si_pid == 0; finish(child); return none; }
@@ -141,6 +162,8 @@ SEEN(waitid_options, WCONTINUED) {
     return fine;
 }
 SEEN(waitid_options, WNOWAIT) { siginfo_t info; pid_t child = ending(); return waitid_by(P_PID, child, value | WEXITED, &info) == 0 && info.si_pid == child && ended(child) == 3; }
+SEEN(waitid_options, __WCLONE) { siginfo_t info; pid_t clone = telling_by(0); return fails_by(waitid_by(P_PID, clone, WEXITED, &info), ECHILD) && waitid_by(P_PID, clone, WEXITED | value, &info) == 0 && info.si_pid == clone; }
+SEEN(waitid_options, __WALL) { siginfo_t info; pid_t clone = telling_by(0), plain = ending(); return waitid_by(P_PID, clone, WEXITED | value, &info) == 0 && info.si_pid == clone && waitid_by(P_PID, plain, WEXITED | value, &info) == 0 && info.si_pid == plain; }
 TRY(waitid_kinds_of_ids) { siginfo_t info; return waitid_by(value, 1, WEXITED, &info); }
 static int is_found(long kind, pid_t child, long id) { siginfo_t info; return waitid_by(kind, id, WEXITED, &info) == 0 && info.si_pid == child && fails_by(waitpid(child, NULL, 0), ECHILD); }
 SEEN(waitid_kinds_of_ids, P_ALL) { return is_found(value, ending(), 0); }
@@ -153,7 +176,41 @@ SEEN(pidfd_open_flags, PIDFD_NONBLOCK) { siginfo_t info; pid_t child = staying()
 TRY(pidfd_send_signal_flags) { return syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, getpid(), 0L), 0L, NULL, value); }
 
 static long process_control(long option, long argument) { return syscall(SYS_prctl, option, argument, 0L, 0L, 0L); }
-TRY(prctl_options) { return process_control(value, value == PR_SET_PDEATHSIG ? SIGTERM : value == PR_SET_DUMPABLE ? 1 : 0); }
+TRY(prctl_options) { return process_control(value, value == PR_SET_DUMPABLE ? 1 : 0); }
+static int at_parents_end(void) { int number = -1; return process_control(PR_GET_PDEATHSIG, (long)&number) ? -2 : number; }
+// What a child finds whose parent ends before it.
+static void outlives(long option, pid_t parent, int to) {
+    struct timespec limit = { 5, 0 };
+    siginfo_t info;
+    sigset_t wanted;
+    sigemptyset(&wanted), sigaddset(&wanted, SIGUSR2), sigprocmask(SIG_BLOCK, &wanted, NULL);
+    int is_set = process_control(option, SIGUSR2) == 0 && at_parents_end() == SIGUSR2;
+    write(to, "a", 1);
+    int is_told = sigtimedwait(&wanted, &info, &limit) == SIGUSR2 && info.si_pid == parent && info.si_code == SI_USER;
+    write(to, is_set && is_told ? "y" : "n", 1);
+    _exit(0);
+}
+SEEN(prctl_options, PR_SET_PDEATHSIG) {
+    int ends[2];
+    char word = 0;
+    pipe(ends);
+    pid_t parent = fork();
+    if (!parent) {
+        pid_t own = getpid();
+        if (!fork()) outlives(value, own, ends[1]);
+        read(ends[0], &word, 1);
+        _exit(3);
+    }
+    return ended(parent) == 3 && read(ends[0], &word, 1) == 1 && word == 'y';
+}
+static int has_none(long unused) { return at_parents_end() == 0; }
+static int asks_for_one(long unused) {
+    if (at_parents_end() != 0 || process_control(PR_SET_PDEATHSIG, SIGUSR2) || !fails_by(process_control(PR_SET_PDEATHSIG, 65), EINVAL) || at_parents_end() != SIGUSR2) return 3;
+    if (child_finds(has_none, 0) != 1) return 4;
+    // Who becomes another user is asked again.
+    return getuid() || (setuid(65534) == 0 && at_parents_end() == 0);
+}
+SEEN(prctl_options, PR_GET_PDEATHSIG) { return child_finds(asks_for_one, 0) == 1; }
 SEEN(prctl_options, PR_SET_NAME) { char name[16] = { 0 }; return process_control(value, (long)"coverage") == 0 && process_control(PR_GET_NAME, (long)name) == 0 && !strcmp(name, "coverage"); }
 SEEN(prctl_options, PR_GET_NAME) { return seen_prctl_options_PR_SET_NAME(PR_SET_NAME); }
 SEEN(prctl_options, PR_CAPBSET_READ) { return process_control(value, 0) >= 0 && fails_by(process_control(value, 64), EINVAL) && (is_linux || process_control(value, 0) == 1); }
@@ -177,7 +234,20 @@ SEEN(arch_prctl_options, ARCH_GET_GS) { return seen_arch_prctl_options_ARCH_SET_
 static int limit_to(long resource, long soft) { struct rlimit limit; if (getrlimit(resource, &limit)) return -1; limit.rlim_cur = soft; return setrlimit(resource, &limit); }
 TRY(setrlimit_resources) { struct rlimit limit = { 0, 0 }, told; long given = syscall(SYS_getrlimit, value, &limit) | syscall(SYS_setrlimit, value, &limit); return given ? given : syscall(SYS_getrlimit, value, &told) || told.rlim_cur != limit.rlim_cur ? -1 : 0; }
 static int deep(long left) { volatile char page[4096]; page[0] = left; return left ? deep(left - 1) + page[0] * 0 : 0; }
+static void *nothing(void *unused) { return unused; }
+// Root may have all.
+static int has_no_more_processes(void) {
+    struct rlimit limit;
+    pthread_t thread;
+    if (!getuid() && setuid(65534)) return 4;
+    if (limit_to(RLIMIT_NPROC, 1) || !fails_by(fork(), EAGAIN) || pthread_create(&thread, NULL, nothing, NULL) != EAGAIN) return 5;
+    getrlimit(RLIMIT_NPROC, &limit);
+    if (limit_to(RLIMIT_NPROC, limit.rlim_max)) return 6;
+    pid_t child = ending();
+    return child > 0 && ended(child) == 3;
+}
 static int is_limited(long resource) {
+    if (resource == RLIMIT_NPROC) return has_no_more_processes();
     int file = opened(O_RDWR);
     signal(SIGXFSZ, SIG_IGN);
     if (limit_to(resource, resource == RLIMIT_FSIZE ? 15 : resource == RLIMIT_NOFILE ? 12 : 16 << 20)) return 3;
