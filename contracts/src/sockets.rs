@@ -105,6 +105,55 @@ pub enum SocketOption {
     Only6(bool),
     /// Reading only.
     Family(Family),
+    /// What would go in a short segment waits for more, for 200 ms at most.
+    Cork(bool),
+    /// Reading only.
+    Info(ConnectionInfo),
+}
+
+/// How a connection of TCP stands: what TCP_INFO tells. Sums begin with the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionInfo {
+    /// As Linux numbers the states of RFC 9293.
+    pub state: u8,
+    /// How often in a row it was sent again without an answer.
+    pub in_vain: u32,
+    /// The peer takes pieces behind a gap (RFC 2018).
+    pub takes_pieces: bool,
+    /// Window scales: the peer's and its own, if both have one.
+    pub scales: Option<(u8, u8)>,
+    /// When it sends again what is not acknowledged.
+    pub repeats_after_us: u32,
+    /// Bytes of a whole segment.
+    pub segment_bytes: u32,
+    /// Whole segments that are not acknowledged.
+    pub segments_on_the_way: u32,
+    /// How long ago bytes were sent.
+    pub bytes_sent_before_ms: u32,
+    /// How long ago bytes came.
+    pub bytes_came_before_ms: u32,
+    /// How long ago the peer acknowledged something.
+    pub acknowledged_before_ms: u32,
+    /// Smoothed round trip, 0 before the first.
+    pub round_trip_us: u32,
+    /// Its variation.
+    pub variation_us: u32,
+    /// Most segments that were on the way at once since the last loss.
+    pub most_segments: u32,
+    /// Segments that were sent again.
+    pub repeated_segments: u32,
+    /// Bytes that the peer acknowledged.
+    pub bytes_acknowledged: u64,
+    /// Bytes that came.
+    pub bytes_received: u64,
+    /// Segments that left and that came.
+    pub segments: [u32; 2],
+    /// Of those, with bytes.
+    pub segments_with_bytes: [u32; 2],
+    /// Bytes that were written and not sent yet.
+    pub unsent_bytes: u32,
+    /// What the peer takes.
+    pub send_window: u32,
 }
 
 /// Names an option to read.
@@ -124,6 +173,8 @@ pub enum SocketOptionName {
     ReusePort,
     Only6,
     Family,
+    Cork,
+    Info,
 }
 
 /// A connection taken from a listening socket.
@@ -131,6 +182,15 @@ pub enum SocketOptionName {
 pub struct Accepted {
     pub id: DescriptionId,
     pub peer: Address,
+}
+
+/// How [`Sockets::send`] sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendOptions {
+    /// Until there is room; else `WouldBlock`.
+    pub wait: bool,
+    /// Others are to follow.
+    pub more: bool,
 }
 
 /// What [`Sockets::receive`] gave.
@@ -155,7 +215,7 @@ pub struct Received {
 /// and `servers/process`. Rights: as `descriptions`; who knows a name within the machine may
 /// connect to it. If the server restarts, operations end with PeerRestarted unless
 /// repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
-#[contract(name = "sockets", version = 4)]
+#[contract(name = "sockets", version = 5)]
 pub trait Sockets {
     /// A new socket. `NotSupported` for a kind or family this server lacks, `TooMany`.
     #[op]
@@ -202,7 +262,9 @@ pub trait Sockets {
     /// Sends the bytes at `span` of this channel's bulk, and gives how many were taken: of a stream
     /// at least one, of a message all. `to` is for sockets that are not connected. As `write`, and
     /// `MessageTooLong`, `ConnectionRefused`, `WrongKind`; `BadId` for a right of `process` that
-    /// the caller does not hold. What is not sent, the tickets in it are settled.
+    /// the caller does not hold. What is not sent, the tickets in it are settled. With `more` the
+    /// rest of a stream that would go in a short segment waits for what follows, for 200 ms at
+    /// most.
     #[op]
     async fn send(
         &self,
@@ -210,7 +272,7 @@ pub trait Sockets {
         span: BulkSpan,
         to: Option<Address>,
         rights: Vec<Right>,
-        wait: bool,
+        options: SendOptions,
     ) -> Result<u32, DescriptionError>;
 
     /// Receives into the bulk of this channel: of a stream what there is, else one message, whose

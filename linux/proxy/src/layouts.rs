@@ -76,6 +76,19 @@ layout! {
     }
     /// `struct tms`.
     Times(32) { user: u64, system: u64, children_user: u64, children_system: u64, }
+    /// `struct tcp_info`, as long as Linux 6.1 has it.
+    TcpInfo(232) {
+        state: u8, loss_state: u8, in_vain: u8, probes: u8, doubled: u8, options: u8, scales: u8, others: u8,
+        repeats_us: u32, acknowledges_us: u32, send_segment: u32, receive_segment: u32,
+        on_the_way: u32, reported: u32, lost: u32, repeated_on_the_way: u32, forward: u32,
+        bytes_sent_ms: u32, acknowledgement_sent_ms: u32, bytes_came_ms: u32, acknowledged_ms: u32,
+        path_bytes: u32, receive_threshold: u32, round_trip_us: u32, variation_us: u32, send_threshold: u32,
+        window_segments: u32, told_segment: u32, reordering: u32, receive_round_trip_us: u32, receive_space: u32,
+        repeated: u32, rates: [u64; 2], bytes_acknowledged: u64, bytes_received: u64, segments_sent: u32,
+        segments_received: u32, unsent_bytes: u32, least_round_trip_us: u32, with_bytes_received: u32,
+        with_bytes_sent: u32, delivery_rate: u64, busy_us: [u64; 3], delivered: u32, delivered_marked: u32,
+        bytes_sent: u64, bytes_repeated: u64, duplicates: u32, reordered: u32, out_of_order: u32, send_window: u32,
+    }
     /// First fields of `struct siginfo` as waitid fills them.
     ChildInfo(128) { signal: i32, errno: i32, code: i32, padding: i32, process: u32, user: u32, status: i32, rest: [u32; 25], }
 }

@@ -106,11 +106,14 @@ impl SocketsServer for Service {
             | SocketOption::Linger(_)
             | SocketOption::SendBuffer(_)
             | SocketOption::ReceiveBuffer(_) => Ok(()),
-            SocketOption::NoDelay(_) | SocketOption::Only6(_) => Err(DescriptionError::NotSupported),
+            SocketOption::NoDelay(_) | SocketOption::Cork(_) | SocketOption::Only6(_) => {
+                Err(DescriptionError::NotSupported)
+            }
             SocketOption::Error(_)
             | SocketOption::Listening(_)
             | SocketOption::Kind(_)
             | SocketOption::Family(_)
+            | SocketOption::Info(_)
             | SocketOption::Peer(_) => Err(DescriptionError::Invalid),
         })
     }
@@ -131,6 +134,8 @@ impl SocketsServer for Service {
                 | SocketOptionName::Only6
                 | SocketOptionName::KeepAlive
                 | SocketOptionName::NoDelay
+                | SocketOptionName::Cork
+                | SocketOptionName::Info
                 | SocketOptionName::Linger => return Err(DescriptionError::NotSupported),
             })
         })
@@ -143,7 +148,7 @@ impl SocketsServer for Service {
         span: BulkSpan,
         to: Option<Address>,
         rights: Vec<Right>,
-        wait: bool,
+        options: SendOptions,
     ) -> Outcome<u32> {
         let (to, bulk, who) = (to.map(local).transpose()?, peer.bulk(), self.sender(peer.id()));
         // Also if this is dropped because the client does not wait any longer.
@@ -151,7 +156,7 @@ impl SocketsServer for Service {
         let sender = Sender { who, to: to.as_ref(), rights: &rights };
         let get = |into: &mut [u8]| bulk.read(span.offset as usize, into).is_ok();
         let send = |table: &mut Descriptions| table.send(peer.id(), id, &sender, span.length as usize, get);
-        let sent = self.repeat(id, wait, send).await?;
+        let sent = self.repeat(id, options.wait, send).await?;
         unsent.rights = &[];
         Ok(sent as u32)
     }

@@ -8,14 +8,18 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use contracts::descriptions::DescriptionError as Error;
+use contracts::sockets::ConnectionInfo;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
+use crate::cork::Cork;
 use crate::quiet::{Quiet, Told};
 use crate::record::{Phase, Record, brings_bytes};
 use crate::retransmission::Retransmission;
 use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
+use crate::traffic::Traffic;
 
 /// Bytes a connection can hold that the program has not read. A window of less than 64 KiB makes
 /// passt crawl: what it frees in its own socket is then less than a segment on the host's loopback,
@@ -106,6 +110,12 @@ pub struct Connection {
     pub is_to_reset: bool,
     /// When bytes were sent last.
     bytes_sent_ns: u64,
+    /// What waits for more to be written.
+    pub cork: Cork,
+    /// A short segment waits while others are not acknowledged (Nagle's algorithm).
+    delays: bool,
+    /// What it has carried.
+    traffic: Traffic,
 }
 
 impl Connection {
@@ -136,6 +146,9 @@ impl Connection {
             fault: None,
             is_to_reset: false,
             bytes_sent_ns: 0,
+            cork: Cork::default(),
+            delays: true,
+            traffic: Traffic::default(),
         }
     }
 
@@ -168,7 +181,9 @@ impl Connection {
     pub fn sent(&mut self, segment: &Segment, now_ns: u64) {
         self.retransmission.sent(segment, self.record.send_next, now_ns);
         self.quiet.sent(segment, now_ns);
+        let next = self.record.send_next;
         self.record.sent(segment);
+        self.traffic.sent(segment, next, self.record.on_the_way());
         if brings_bytes(segment) {
             self.bytes_sent_ns = now_ns;
         }
@@ -177,7 +192,10 @@ impl Connection {
     /// A segment came that it took as its own.
     pub fn received(&mut self, segment: &Segment, now_ns: u64) {
         let acknowledges = self.record.acknowledges_more(segment);
+        let unacknowledged = self.record.send_unacknowledged;
         self.record.received(segment);
+        let more = self.record.send_unacknowledged.wrapping_sub(unacknowledged);
+        self.traffic.received(segment, if acknowledges { more } else { 0 }, now_ns);
         if acknowledges {
             self.bind();
             let acknowledged = self.record.send_unacknowledged;
@@ -185,6 +203,9 @@ impl Connection {
         }
         self.takes_pieces |= segment.takes_pieces;
         if segment.syn || brings_bytes(segment) && before(self.heard_to, segment.end) {
+            if !segment.syn {
+                self.traffic.bytes_received += u64::from(segment.end.wrapping_sub(self.heard_to));
+            }
             self.heard_to = segment.end;
         }
         self.heard_ns = now_ns;
@@ -227,6 +248,7 @@ impl Connection {
         }
         let again = if self.retransmission.retries() < VAIN_MAX { Again::First } else { Again::All };
         self.retransmission.repeated(now_ns);
+        self.traffic.lost();
         Some(again)
     }
 
@@ -265,7 +287,106 @@ impl Connection {
     /// and may lose that; new bytes it answers (the probe of RFC 8985, section 7).
     pub fn send_room(&self) -> usize {
         let most = if self.retransmission.retries() > 0 { SEND_BYTES + PROBE_BYTES } else { SEND_BYTES };
-        most.saturating_sub(self.socket().send_queue())
+        most.saturating_sub(self.socket().send_queue() + self.cork.len())
+    }
+
+    /// Bytes that the library has and did not send yet.
+    fn unsent(&self) -> usize {
+        self.socket().send_queue().saturating_sub(self.record.on_the_way() as usize)
+    }
+
+    /// Writes at most `length` bytes that `source` fills in, given an offset, as far as there is
+    /// room; with `holds` a rest that would go in a short segment waits for more. `BrokenPipe`,
+    /// `Invalid` if the source could not.
+    pub fn write(
+        &mut self,
+        length: usize,
+        holds: bool,
+        mut source: impl FnMut(usize, &mut [u8]) -> bool,
+    ) -> Result<usize, Error> {
+        if !self.socket().may_send() {
+            return Err(Error::BrokenPipe);
+        }
+        let length = length.min(self.send_room());
+        let all = Some(length).filter(|_| !holds);
+        let goes = all.or_else(|| self.cork.goes(self.unsent(), length, self.record.segment_bytes()));
+        let mut taken = 0;
+        if let Some(goes) = goes {
+            self.push_held();
+            let delays = self.delays;
+            self.socket_mut().set_nagle_enabled(delays);
+            for _ in 0..2 {
+                let piece = self.socket_mut().send(|room| {
+                    let bytes = room.len().min(goes - taken);
+                    if source(taken, &mut room[..bytes]) { (bytes, Some(bytes)) } else { (0, None) }
+                });
+                taken += piece.map_err(|_| Error::BrokenPipe)?.ok_or(Error::Invalid)?;
+            }
+        }
+        let rest = length - goes.unwrap_or(0);
+        if rest > 0 && !self.cork.hold(rest, |bytes| source(taken, bytes)) {
+            return Err(Error::Invalid);
+        }
+        Ok(taken + rest)
+    }
+
+    /// Whether a short segment waits while others are not acknowledged.
+    pub fn set_delays(&mut self, delays: bool) {
+        // What was let go goes all the same.
+        if core::mem::replace(&mut self.delays, delays) != delays {
+            self.socket_mut().set_nagle_enabled(delays);
+        }
+    }
+
+    /// Lets go what waits for more; it waits for no acknowledgement either, as on Linux, where it
+    /// would for one of a short segment only.
+    pub fn release(&mut self) {
+        if self.cork.len() > 0 {
+            self.push_held();
+            self.socket_mut().set_nagle_enabled(false);
+        }
+    }
+
+    /// Gives the library what is held. There is room for it: it was part of what could be written.
+    fn push_held(&mut self) {
+        let held = self.cork.take();
+        if !held.is_empty() {
+            // It fails only if nothing can be sent any more.
+            let _ = self.socket_mut().send_slice(&held);
+        }
+    }
+
+    /// What a program may know of it.
+    pub fn info(&self, now_ns: u64) -> ConnectionInfo {
+        let since = |then_ns: u64| (now_ns.saturating_sub(then_ns) / 1_000_000) as u32;
+        // As on Linux none is 0.
+        let measured = self.retransmission.measured().map(|(smoothed, variation)| (smoothed.max(1000), variation));
+        let (round_trip_ns, variation_ns) = measured.unwrap_or_default();
+        let [round_trip_us, variation_us, repeats_after_us] =
+            [round_trip_ns, variation_ns, self.retransmission.wait_ns()].map(|ns| (ns / 1000) as u32);
+        let segment_bytes = self.record.segment_bytes() as u32;
+        ConnectionInfo {
+            state: number_of(self.socket().state()),
+            in_vain: self.retransmission.retries(),
+            takes_pieces: self.takes_pieces,
+            scales: self.record.send_scale.zip(self.record.receive_scale),
+            repeats_after_us,
+            segment_bytes,
+            segments_on_the_way: self.record.on_the_way().div_ceil(segment_bytes),
+            bytes_sent_before_ms: since(self.bytes_sent_ns),
+            bytes_came_before_ms: since(self.traffic.bytes_came_ns),
+            acknowledged_before_ms: since(self.traffic.acknowledged_ns),
+            round_trip_us,
+            variation_us,
+            most_segments: self.traffic.most_on_the_way.div_ceil(segment_bytes).max(1),
+            repeated_segments: self.traffic.repeated_segments,
+            bytes_acknowledged: self.traffic.bytes_acknowledged,
+            bytes_received: self.traffic.bytes_received,
+            segments: [self.traffic.segments_sent, self.traffic.segments_received],
+            segments_with_bytes: [self.traffic.with_bytes_sent, self.traffic.with_bytes_received],
+            unsent_bytes: (self.unsent() + self.cork.len()) as u32,
+            send_window: self.record.send_window,
+        }
     }
 
     /// Nothing more will be sent for it: over, and its last reset is out.
@@ -288,6 +409,23 @@ impl Connection {
     /// Takes it apart; the socket can serve again.
     pub fn into_socket(self) -> SocketSet<'static> {
         self.sockets
+    }
+}
+
+/// As Linux numbers them (`net/tcp_states.h`).
+fn number_of(state: State) -> u8 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Listen => 10,
+        State::Closing => 11,
     }
 }
 

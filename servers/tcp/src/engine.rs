@@ -387,6 +387,9 @@ impl<M: Memory> Tcp<M> {
     fn flush(&mut self, id: ConnectionId, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.dirty = false;
+        if connection.cork.is_due(now_ns) {
+            connection.release();
+        }
         self.wire.aim(connection.record.pair.remote);
         let waits_here = |pair: &Pair, number| self.wire.has_on_the_way(pair, number);
         if let Some(again) = connection.repeats_now(waits_here, now_ns) {
@@ -409,7 +412,8 @@ impl<M: Memory> Tcp<M> {
         let is_due = more || wish.is_some_and(|when| when <= now);
         let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
         let resets = connection.resets_at_ns(self.wire.is_aimed_here()).filter(|due_ns| *due_ns > now_ns);
-        let others = [connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection), resets];
+        let held = connection.cork.due_ns();
+        let others = [connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection), resets, held];
         let timer = others.into_iter().chain([ahead.filter(|_| !is_due)]).flatten().min();
         self.set_timer(id, timer);
         if is_due {

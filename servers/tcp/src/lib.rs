@@ -20,6 +20,7 @@ extern crate alloc;
 
 mod changes;
 pub mod connection;
+mod cork;
 mod datagram_sockets;
 pub mod datagrams;
 pub mod engine;
@@ -34,6 +35,7 @@ mod retransmission;
 pub mod segment;
 pub mod sockets;
 mod time_wait;
+mod traffic;
 mod transfer;
 pub mod wire;
 

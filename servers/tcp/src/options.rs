@@ -1,7 +1,7 @@
 //! Settings of a description.
 
 use contracts::descriptions::{DescriptionError as Error, DescriptionId};
-use contracts::sockets::{Family, SocketKind, SocketOption, SocketOptionName};
+use contracts::sockets::{ConnectionInfo, Family, SocketKind, SocketOption, SocketOptionName};
 use packet::Memory;
 use smoltcp::time::Duration;
 
@@ -9,6 +9,9 @@ use crate::connection::{RECEIVE_BYTES, SEND_BYTES};
 use crate::datagrams::QUEUE_BYTES;
 use crate::sockets::{ClientId, Kind, Sockets};
 
+/// States that have no connection, as Linux numbers them.
+pub(crate) const CLOSED: u8 = 7;
+const LISTENS: u8 = 10;
 /// Between keep-alive probes (Linux: two hours).
 const KEEP_ALIVE_S: u64 = 7200;
 
@@ -21,18 +24,42 @@ impl<M: Memory> Sockets<M> {
             SocketOption::ReusePort(on) => description.shares_port = on,
             SocketOption::Only6(on) if description.family == Family::Internet6 => description.only_6 = on,
             SocketOption::KeepAlive(on) => description.keep_alive = on,
-            SocketOption::NoDelay(on) => description.no_delay = on,
+            SocketOption::NoDelay(on) => {
+                description.no_delay = on;
+                // As on Linux, a corked socket then lets go what it has, too.
+                if on {
+                    self.release(client, id)?;
+                }
+            }
+            SocketOption::Cork(on) => {
+                description.is_corked = on;
+                if !on {
+                    self.release(client, id)?;
+                }
+            }
             SocketOption::Linger(seconds) => description.linger_s = seconds,
             // Fixed sizes; `option` tells which.
             SocketOption::SendBuffer(_) | SocketOption::ReceiveBuffer(_) => {}
-            SocketOption::Error(_) | SocketOption::Listening(_) | SocketOption::Kind(_) | SocketOption::Family(_) => {
-                return Err(Error::Invalid);
-            }
+            SocketOption::Error(_)
+            | SocketOption::Listening(_)
+            | SocketOption::Kind(_)
+            | SocketOption::Family(_)
+            | SocketOption::Info(_) => return Err(Error::Invalid),
             SocketOption::Peer(_) | SocketOption::TellsSender(_) | SocketOption::Only6(_) => {
                 return Err(Error::NotSupported);
             }
         }
         self.apply_options(client, id)
+    }
+
+    /// Lets go what waits for more to be written.
+    fn release(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
+        if let Kind::Connected(connection) = self.get(client, id)?.kind
+            && let Some(connection) = self.tcp.connection_mut(connection)
+        {
+            connection.release();
+        }
+        Ok(())
     }
 
     pub(crate) fn apply_options(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
@@ -45,9 +72,9 @@ impl<M: Memory> Sockets<M> {
             return Ok(());
         }
         let Kind::Connected(connection) = description.kind else { return Ok(()) };
-        if let Some(socket) = self.tcp.socket_mut(connection) {
-            socket.set_keep_alive(keep_alive.then_some(Duration::from_secs(KEEP_ALIVE_S)));
-            socket.set_nagle_enabled(!no_delay);
+        if let Some(connection) = self.tcp.connection_mut(connection) {
+            connection.socket_mut().set_keep_alive(keep_alive.then_some(Duration::from_secs(KEEP_ALIVE_S)));
+            connection.set_delays(!no_delay);
         }
         Ok(())
     }
@@ -58,6 +85,7 @@ impl<M: Memory> Sockets<M> {
         client: ClientId,
         id: DescriptionId,
         name: SocketOptionName,
+        now_ns: u64,
     ) -> Result<SocketOption, Error> {
         let description = self.get(client, id)?;
         Ok(match name {
@@ -70,6 +98,13 @@ impl<M: Memory> Sockets<M> {
             SocketOptionName::ReuseAddress => SocketOption::ReuseAddress(description.reuse),
             SocketOptionName::KeepAlive => SocketOption::KeepAlive(description.keep_alive),
             SocketOptionName::NoDelay => SocketOption::NoDelay(description.no_delay),
+            SocketOptionName::Cork => SocketOption::Cork(description.is_corked),
+            SocketOptionName::Info => SocketOption::Info(match description.kind {
+                Kind::Connected(connection) => self.tcp.info(connection, now_ns),
+                Kind::Listening(_) | Kind::Unheard => ConnectionInfo { state: LISTENS, ..ConnectionInfo::default() },
+                Kind::Fresh => ConnectionInfo { state: CLOSED, ..ConnectionInfo::default() },
+                Kind::Datagrams => return Err(Error::NotSupported),
+            }),
             SocketOptionName::Linger => SocketOption::Linger(description.linger_s),
             SocketOptionName::SendBuffer => SocketOption::SendBuffer(SEND_BYTES as u32),
             SocketOptionName::ReceiveBuffer => SocketOption::ReceiveBuffer(RECEIVE_BYTES as u32),

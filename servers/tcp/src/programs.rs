@@ -1,5 +1,6 @@
 //! What programs do to the protocol, through `sockets.rs`: listen, accept, connect, let go.
 
+use contracts::sockets::ConnectionInfo;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use packet::Memory;
 use smoltcp::socket::tcp::{Socket, State};
@@ -7,6 +8,7 @@ use smoltcp::socket::tcp::{Socket, State};
 use crate::connection::{Connection, Fault, Owner};
 use crate::engine::{CONNECTIONS_MAX, ConnectionId, Refused, Tcp};
 use crate::listener::Listener;
+use crate::options::CLOSED;
 use crate::segment::Pair;
 
 /// Ports for connections of our own (RFC 6335).
@@ -102,6 +104,18 @@ impl<M: Memory> Tcp<M> {
         self.connections.get_mut(&id).map(Connection::socket_mut)
     }
 
+    /// The connection, if it is there; it will be polled.
+    pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.touch(id);
+        self.connections.get_mut(&id)
+    }
+
+    /// What a program may know of it; of one that is over, that it is.
+    pub fn info(&self, id: ConnectionId, now_ns: u64) -> ConnectionInfo {
+        let closed = || ConnectionInfo { state: CLOSED, ..ConnectionInfo::default() };
+        self.connections.get(&id).map_or_else(closed, |connection| connection.info(now_ns))
+    }
+
     /// Bytes that may be written to it now.
     pub fn send_room(&self, id: ConnectionId) -> usize {
         self.connections.get(&id).map_or(0, Connection::send_room)
@@ -138,6 +152,7 @@ impl<M: Memory> Tcp<M> {
         if reset || unread {
             connection.is_to_reset = true;
         } else {
+            connection.release();
             connection.socket_mut().close();
         }
         self.touch(id);

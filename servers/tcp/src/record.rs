@@ -14,6 +14,7 @@
 //! that was acknowledged.
 
 use core::net::SocketAddrV4;
+use packet::MTU;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection::{SEND_BYTES, UNTOLD};
@@ -196,6 +197,18 @@ impl Record {
     /// The number after the last that we said we take.
     fn window_end(&self) -> u32 {
         self.receive_next.wrapping_add(u32::from(self.receive_window) << self.receive_scale.unwrap_or(0))
+    }
+
+    /// Bytes, SYN and FIN among them, that were sent and not acknowledged.
+    pub fn on_the_way(&self) -> u32 {
+        self.send_next.wrapping_sub(self.send_unacknowledged)
+    }
+
+    /// Bytes of a whole segment that we send (RFC 9293, section 3.7.1).
+    pub fn segment_bytes(&self) -> usize {
+        const SMALLEST: u16 = 536;
+        let taken = if self.segment_max == 0 { SMALLEST } else { self.segment_max };
+        usize::from(taken).min(MTU - ACKNOWLEDGEMENT_BYTES)
     }
 
     /// Is something sent and not acknowledged?

@@ -72,11 +72,20 @@ impl Retransmission {
 
     /// When it is time to send again; `None` while nothing is unacknowledged.
     pub fn due_ns(&self) -> Option<u64> {
+        Some(self.waits_since_ns?.saturating_add(self.wait_ns()))
+    }
+
+    /// How long it waits for an answer.
+    pub fn wait_ns(&self) -> u64 {
         let wait_ns = self.measured.map_or(FIRST_NS, |(smoothed, variation)| {
             smoothed.saturating_add(variation.saturating_mul(4).max(MARGIN_MIN_NS))
         });
-        let wait_ns = wait_ns.saturating_mul(1 << self.doubled.min(20)).min(MOST_NS);
-        Some(self.waits_since_ns?.saturating_add(wait_ns))
+        wait_ns.saturating_mul(1 << self.doubled.min(20)).min(MOST_NS)
+    }
+
+    /// Smoothed round trip and its variation, in ns, once there was a measurement.
+    pub fn measured(&self) -> Option<(u64, u64)> {
+        self.measured
     }
 
     /// How often it was sent again without an answer.

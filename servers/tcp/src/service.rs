@@ -122,6 +122,18 @@ impl Service {
         self.repeat(id, wait, DescriptionError::WouldBlock, send).await.map(bytes_done)
     }
 
+    /// Writes to what is connected; with `more`, others are to follow.
+    async fn write_to(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, more: bool, wait: bool) -> Outcome<u32> {
+        if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? {
+            return self.send_datagram(peer, id, span, None, wait).await;
+        }
+        let bulk = window(peer, span)?;
+        let write = |sockets: &mut Sockets<Bulk>| {
+            sockets.write(peer.id(), id, bulk.len(), more, |offset, room| bulk.read(offset, room).is_ok())
+        };
+        self.repeat(id, wait, DescriptionError::WouldBlock, write).await.map(bytes_done)
+    }
+
     async fn receive_datagram(
         &self,
         peer: &Peer,
@@ -230,7 +242,7 @@ impl SocketsServer for Service {
     }
 
     async fn option(&self, peer: &Peer, id: DescriptionId, name: SocketOptionName) -> Outcome<SocketOption> {
-        self.act(|sockets| sockets.option(peer.id(), id, name))
+        self.act(|sockets| sockets.option(peer.id(), id, name, runtime::now_ns()))
     }
 
     async fn send(
@@ -240,7 +252,7 @@ impl SocketsServer for Service {
         span: BulkSpan,
         to: Option<Address>,
         rights: Vec<Right>,
-        wait: bool,
+        SendOptions { wait, more }: SendOptions,
     ) -> Outcome<u32> {
         // Only what is within the machine carries them.
         if !rights.is_empty() {
@@ -252,7 +264,7 @@ impl SocketsServer for Service {
                 self.send_datagram(peer, id, span, Some(to), wait).await
             }
             // A stream is connected, and Linux looks at no address then.
-            _ => self.write(peer, id, span, None, wait).await,
+            _ => self.write_to(peer, id, span, more, wait).await,
         }
     }
 
@@ -308,14 +320,7 @@ impl DescriptionsServer for Service {
         if at.is_some() {
             return Err(DescriptionError::NotSeekable);
         }
-        if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? {
-            return self.send_datagram(peer, id, span, None, wait).await;
-        }
-        let bulk = window(peer, span)?;
-        let write = |sockets: &mut Sockets<Bulk>| {
-            sockets.write(peer.id(), id, bulk.len(), |offset, room| bulk.read(offset, room).is_ok())
-        };
-        self.repeat(id, wait, DescriptionError::WouldBlock, write).await.map(bytes_done)
+        self.write_to(peer, id, span, false, wait).await
     }
 
     async fn read_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {

@@ -53,6 +53,8 @@ pub(crate) struct Description {
     pub(crate) reuse: bool,
     pub(crate) keep_alive: bool,
     pub(crate) no_delay: bool,
+    /// What would go in a short segment waits for more.
+    pub(crate) is_corked: bool,
     pub(crate) linger_s: Option<u32>,
     pub(crate) shares_port: bool,
     pub(crate) only_6: bool,
@@ -139,6 +141,7 @@ impl<M: Memory> Sockets<M> {
             reuse: false,
             keep_alive: false,
             no_delay: false,
+            is_corked: false,
             linger_s: None,
             shares_port: false,
             only_6: false,
@@ -260,6 +263,8 @@ impl<M: Memory> Sockets<M> {
     pub fn accept(&mut self, client: ClientId, id: DescriptionId) -> Result<Accepted, Error> {
         let description = self.get(client, id)?;
         let family = description.family;
+        let (keep_alive, no_delay, is_corked) = (description.keep_alive, description.no_delay, description.is_corked);
+        let linger_s = description.linger_s;
         let port = match description.kind {
             Kind::Listening(port) => port,
             Kind::Unheard => return Err(Error::WouldBlock),
@@ -270,6 +275,13 @@ impl<M: Memory> Sockets<M> {
         let connection = self.tcp.accept(port).ok_or(Error::WouldBlock)?;
         let peer = self.tcp.pair(connection).map_or(SocketAddress::default(), |pair| address_of(pair.remote));
         let id = self.add(client, family, Kind::Connected(connection))?;
+        // As on Linux it begins with what its listener was told.
+        let description = self.get(client, id)?;
+        (description.keep_alive, description.no_delay, description.is_corked) = (keep_alive, no_delay, is_corked);
+        description.linger_s = linger_s;
+        if keep_alive || no_delay {
+            self.apply_options(client, id)?;
+        }
         Ok(Accepted { id, peer: self.told(client, id, peer)? })
     }
 
@@ -336,9 +348,10 @@ impl<M: Memory> Sockets<M> {
             description.read_ended = true;
         }
         if how != Shutdown::Read
-            && let Some(socket) = self.tcp.socket_mut(connection)
+            && let Some(connection) = self.tcp.connection_mut(connection)
         {
-            socket.close();
+            connection.release();
+            connection.socket_mut().close();
         }
         self.wake(id);
         Ok(())

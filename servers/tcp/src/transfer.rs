@@ -64,29 +64,25 @@ impl<M: Memory> Sockets<M> {
         if open && !read_ended { Err(Error::WouldBlock) } else { Ok(None) }
     }
 
-    /// Writes at most `length` bytes that `source` fills in, given an offset.
+    /// Writes at most `length` bytes that `source` fills in, given an offset. With `more`, others
+    /// are to follow.
     pub fn write(
         &mut self,
         client: ClientId,
         id: DescriptionId,
         length: usize,
-        mut source: impl FnMut(usize, &mut [u8]) -> bool,
+        more: bool,
+        source: impl FnMut(usize, &mut [u8]) -> bool,
     ) -> Result<usize, Error> {
-        let Kind::Connected(connection) = self.get(client, id)?.kind else { return Err(Error::NotConnected) };
+        let description = self.get(client, id)?;
+        let holds = more || description.is_corked;
+        let Kind::Connected(connection) = description.kind else { return Err(Error::NotConnected) };
         self.fault(connection)?;
-        let room_bytes = self.tcp.send_room(connection).min(length);
-        let Some(socket) = self.tcp.socket_mut(connection) else { return Err(Error::BrokenPipe) };
-        if matches!(socket.state(), State::SynSent | State::SynReceived) {
+        let Some(connection) = self.tcp.connection_mut(connection) else { return Err(Error::BrokenPipe) };
+        if matches!(connection.socket().state(), State::SynSent | State::SynReceived) {
             return Err(Error::WouldBlock);
         }
-        let mut taken = 0;
-        for _ in 0..2 {
-            let piece = socket.send(|room| {
-                let bytes = room.len().min(room_bytes - taken);
-                if source(taken, &mut room[..bytes]) { (bytes, Some(bytes)) } else { (0, None) }
-            });
-            taken += piece.map_err(|_| Error::BrokenPipe)?.ok_or(Error::Invalid)?;
-        }
+        let taken = connection.write(length, holds, source)?;
         if taken == 0 && length > 0 { Err(Error::WouldBlock) } else { Ok(taken) }
     }
 }

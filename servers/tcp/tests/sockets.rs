@@ -128,9 +128,12 @@ fn nobody_listens() {
     assert_eq!(net.client.sockets.poll(ME, client, ready::WRITE, WatchFor::Level), Ok(0));
     net.settle();
     assert_ne!(net.client.sockets.poll(ME, client, ready::WRITE, WatchFor::Nothing).unwrap() & ready::ERROR, 0);
-    let error = net.client.sockets.option(ME, client, SocketOptionName::Error);
+    let error = net.client.sockets.option(ME, client, SocketOptionName::Error, net.now_ns);
     assert_eq!(error, Ok(SocketOption::Error(Some(DescriptionError::ConnectionRefused))));
-    assert_eq!(net.client.sockets.option(ME, client, SocketOptionName::Error), Ok(SocketOption::Error(None)));
+    assert_eq!(
+        net.client.sockets.option(ME, client, SocketOptionName::Error, net.now_ns),
+        Ok(SocketOption::Error(None))
+    );
 }
 
 #[test]

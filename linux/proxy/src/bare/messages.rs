@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use contracts::BulkSpan;
 use contracts::descriptions::ready;
-use contracts::sockets::{Address, LocalAddress, Received, SocketKind, SocketOption, SocketOptionName};
+use contracts::sockets::{Address, LocalAddress, Received, SendOptions, SocketKind, SocketOption, SocketOptionName};
 use personality::Errno;
 use personality::descriptors::Description;
 use personality::flags::*;
@@ -101,7 +101,8 @@ pub async fn send(
             // One byte too many lets the server say that a message is too long.
             let is_all = part.len() as u64 == total - done;
             let span = BulkSpan { offset: 0, length: part.len() as u32 + u32::from(!is_all) };
-            let send = || client.send(found.id, span, to.clone(), exported.clone(), wait);
+            let options = SendOptions { wait, more: flags & MSG_MORE != 0 };
+            let send = || client.send(found.id, span, to.clone(), exported.clone(), options);
             let sent = answer_within(server, limit_ns, send).await?;
             Ok(u64::from(sent).min(part.len() as u64))
         };

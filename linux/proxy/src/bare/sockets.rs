@@ -2,12 +2,12 @@
 
 use contracts::descriptions::ready;
 use contracts::sockets::{
-    Address, Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName, SocketsClient,
+    Address, ConnectionInfo, Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName, SocketsClient,
 };
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{Credentials, IoVector, MessageHeader, TimeVal};
+use personality::layouts::{Credentials, IoVector, MessageHeader, TcpInfo, TimeVal};
 use zerocopy::IntoBytes;
 
 use super::addresses::{self, tell};
@@ -205,6 +205,7 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, REUSE_PORT) => SocketOption::ReusePort(number != 0),
         (SOL_SOCKET, 13) if bytes >= 8 => SocketOption::Linger((number != 0).then_some(user::read(at + 4)?)),
         (IPPROTO_TCP, 1) => SocketOption::NoDelay(number != 0),
+        (IPPROTO_TCP, CORK) => SocketOption::Cork(number != 0),
         (IPPROTO_IPV6, ONLY_6) => SocketOption::Only6(number != 0),
         (SOL_SOCKET, RECEIVE_LIMIT | RECEIVE_LIMIT_NEW) => return set_limit(descriptor, RECEIVE_LIMIT, at, bytes),
         (SOL_SOCKET, SEND_LIMIT | SEND_LIMIT_NEW) => return set_limit(descriptor, SEND_LIMIT, at, bytes),
@@ -213,8 +214,8 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, DO_NOT_ROUTE | BROADCAST | OUT_OF_BAND_INLINE) => return keep(descriptor, name, number != 0),
         // SO_PRIORITY.
         (SOL_SOCKET, 12) => return Ok(0),
-        // TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT, TCP_FASTOPEN.
-        (IPPROTO_TCP, 3..=6 | 9 | 18 | 23) => return Ok(0),
+        // TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT, TCP_FASTOPEN.
+        (IPPROTO_TCP, 4..=6 | 9 | 18 | 23) => return Ok(0),
         // IP_TOS, IP_TTL, IP_MTU_DISCOVER, IP_RECVERR, and the same of IPv6.
         (IPPROTO_IP, 1 | 2 | 10 | 11) | (IPPROTO_IPV6, 16 | 23 | 25 | 67) => return Ok(0),
         _ => return Err(Errno::ENOPROTOOPT.into()),
@@ -230,6 +231,9 @@ const PEER_CREDENTIALS: u64 = 17;
 const DO_NOT_ROUTE: u64 = 5;
 const BROADCAST: u64 = 6;
 const OUT_OF_BAND_INLINE: u64 = 10;
+/// TCP_CORK and TCP_INFO.
+const CORK: u64 = 3;
+const INFO: u64 = 11;
 /// SO_REUSEPORT.
 const REUSE_PORT: u64 = 15;
 /// IPV6_V6ONLY.
@@ -310,12 +314,15 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         (SOL_SOCKET, 13) => SocketOptionName::Linger,
         (SOL_SOCKET, 30) => SocketOptionName::Listening,
         (IPPROTO_TCP, 1) => SocketOptionName::NoDelay,
+        (IPPROTO_TCP, CORK) => SocketOptionName::Cork,
+        (IPPROTO_TCP, INFO) => SocketOptionName::Info,
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
     let (first, second) = match answer(after_closes(found.server).await?.option(found.id, wanted)).await? {
         SocketOption::ReuseAddress(on)
         | SocketOption::KeepAlive(on)
         | SocketOption::NoDelay(on)
+        | SocketOption::Cork(on)
         | SocketOption::TellsSender(on)
         | SocketOption::ReusePort(on)
         | SocketOption::Only6(on)
@@ -324,6 +331,7 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
             let credentials = Credentials { process, user, group };
             return tell_option(credentials.as_bytes(), at, length_at);
         }
+        SocketOption::Info(info) => return tell_option(tcp_info(&info).as_bytes(), at, length_at),
         SocketOption::Linger(seconds) => (seconds.is_some().into(), Some(seconds.unwrap_or(0))),
         SocketOption::SendBuffer(bytes) | SocketOption::ReceiveBuffer(bytes) => (bytes, None),
         SocketOption::Error(error) => (error.map_or(0, |error| error.errno().number() as u32), None),
@@ -334,6 +342,47 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
     };
     let words = [first, second.unwrap_or(0)];
     tell_option(words[..if second.is_some() { 2 } else { 1 }].as_bytes(), at, length_at)
+}
+
+/// TCP_INFO; what is not known is 0.
+fn tcp_info(info: &ConnectionInfo) -> TcpInfo {
+    const TAKES_PIECES: u8 = 2;
+    const HAS_SCALES: u8 = 4;
+    const PATH_BYTES: u32 = 1500;
+    /// No loss was met that would have lowered it (TCP_INFINITE_SSTHRESH).
+    const NO_THRESHOLD: u32 = 0x7fff_ffff;
+    let (theirs, own) = info.scales.unwrap_or_default();
+    let pieces = if info.takes_pieces { TAKES_PIECES } else { 0 };
+    TcpInfo {
+        state: info.state,
+        in_vain: info.in_vain.min(u8::MAX.into()) as u8,
+        doubled: info.in_vain.min(u8::MAX.into()) as u8,
+        options: pieces | if info.scales.is_some() { HAS_SCALES } else { 0 },
+        scales: theirs & 0xf | own << 4,
+        repeats_us: info.repeats_after_us,
+        send_segment: info.segment_bytes,
+        receive_segment: info.segment_bytes,
+        on_the_way: info.segments_on_the_way,
+        bytes_sent_ms: info.bytes_sent_before_ms,
+        bytes_came_ms: info.bytes_came_before_ms,
+        acknowledged_ms: info.acknowledged_before_ms,
+        path_bytes: PATH_BYTES,
+        round_trip_us: info.round_trip_us,
+        variation_us: info.variation_us,
+        send_threshold: NO_THRESHOLD,
+        window_segments: info.most_segments,
+        told_segment: info.segment_bytes,
+        repeated: info.repeated_segments,
+        bytes_acknowledged: info.bytes_acknowledged,
+        bytes_received: info.bytes_received,
+        segments_sent: info.segments[0],
+        segments_received: info.segments[1],
+        unsent_bytes: info.unsent_bytes,
+        with_bytes_sent: info.segments_with_bytes[0],
+        with_bytes_received: info.segments_with_bytes[1],
+        send_window: info.send_window,
+        ..TcpInfo::default()
+    }
 }
 
 fn number_of(family: Family) -> u16 {
@@ -365,7 +414,7 @@ pub async fn send([descriptor, buffer, count, flags, to, to_bytes]: [u64; 6]) ->
     let found = socket_of(descriptor)?;
     messages::may_send(flags)?;
     // A stream to which nothing is sent would wait for nothing; a datagram may be empty.
-    let sent = if is_local(&found) || to != 0 || count == 0 {
+    let sent = if is_local(&found) || to != 0 || count == 0 || flags & MSG_MORE != 0 {
         let from = [IoVector { base: buffer, bytes: count }];
         messages::send(&found, &from, flags, (to, to_bytes), &[]).await
     } else {

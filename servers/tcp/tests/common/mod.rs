@@ -81,7 +81,12 @@ impl Machine {
     }
 
     pub fn write(&mut self, id: DescriptionId, bytes: &[u8]) -> Result<usize, DescriptionError> {
-        self.sockets.write(ME, id, bytes.len(), |offset, room| {
+        self.write_with(id, bytes, false)
+    }
+
+    /// With `more`, others are to follow.
+    pub fn write_with(&mut self, id: DescriptionId, bytes: &[u8], more: bool) -> Result<usize, DescriptionError> {
+        self.sockets.write(ME, id, bytes.len(), more, |offset, room| {
             room.copy_from_slice(&bytes[offset..offset + room.len()]);
             true
         })

@@ -125,6 +125,32 @@ TRY(setsockopt_IPPROTO_TCP) { return set_by(tcp(), IPPROTO_TCP, value, 1); }
 SEEN(setsockopt_IPPROTO_TCP, TCP_NODELAY) { return is_switch(tcp(), IPPROTO_TCP, value); }
 TRY(getsockopt_IPPROTO_TCP) { return get_by(tcp(), IPPROTO_TCP, value); }
 SEEN(getsockopt_IPPROTO_TCP, TCP_NODELAY) { return is_switch(tcp(), IPPROTO_TCP, value); }
+// What is held back comes when it has waited long enough, and not much before.
+static int comes_late(int file) { return ready(file, POLLIN, 100) == 0 && ready(file, POLLIN, 3000) == POLLIN; }
+SEEN(setsockopt_IPPROTO_TCP, TCP_CORK) {
+    int ends[2];
+    char found[4000];
+    if (!is_switch(tcp(), IPPROTO_TCP, value) || over_network(ends) || set_by(ends[0], IPPROTO_TCP, value, 1)) return 0;
+    // Two pieces that are one segment, and come when it may go.
+    if (write(ends[0], "12", 2) != 2 || write(ends[0], "345", 3) != 3 || ready(ends[1], POLLIN, 20) != 0) return 0;
+    if (set_by(ends[0], IPPROTO_TCP, value, 0) || ready(ends[1], POLLIN, 3000) != POLLIN || recv(ends[1], found, 9, 0) != 5 || memcmp(found, "12345", 5)) return 0;
+    set_by(ends[0], IPPROTO_TCP, value, 1);
+    if (write(ends[0], "6", 1) != 1 || !comes_late(ends[1]) || recv(ends[1], found, 9, 0) != 1) return 0;
+    // So does the end of what is written.
+    return write(ends[0], "7", 1) == 1 && shutdown(ends[0], SHUT_WR) == 0 && recv(ends[1], found, 9, MSG_WAITALL) == 1 && *found == '7';
+}
+SEEN(getsockopt_IPPROTO_TCP, TCP_CORK) { return is_switch(tcp(), IPPROTO_TCP, value); }
+static struct tcp_info info_of(int file, long name) { struct tcp_info info = { 0 }; socklen_t bytes = sizeof info; if (getsockopt(file, IPPROTO_TCP, name, &info, &bytes) || bytes < 104) info.tcpi_state = 99; return info; }
+SEEN(getsockopt_IPPROTO_TCP, TCP_INFO) {
+    int ends[2], file = listener(SOCK_STREAM);
+    char found[5];
+    if (info_of(tcp(), value).tcpi_state != TCP_CLOSE || info_of(file, value).tcpi_state != TCP_LISTEN || over_network(ends)) return 0;
+    if (write(ends[0], "12345", 5) != 5 || recv(ends[1], found, 5, MSG_WAITALL) != 5 || write(ends[1], "x", 1) != 1 || recv(ends[0], found, 1, MSG_WAITALL) != 1) return 0;
+    struct tcp_info own = info_of(ends[0], value);
+    int is_told = own.tcpi_state == TCP_ESTABLISHED && own.tcpi_rtt > 0 && own.tcpi_rto >= 200000 && own.tcpi_snd_mss >= 536 && own.tcpi_snd_cwnd >= 1 && own.tcpi_total_retrans == 0;
+    shutdown(ends[0], SHUT_WR);
+    return is_told && recv(ends[1], found, 5, 0) == 0 && info_of(ends[1], value).tcpi_state == TCP_CLOSE_WAIT;
+}
 TRY(setsockopt_IPPROTO_IP) { return set_by(socket(AF_INET, SOCK_DGRAM, 0), IPPROTO_IP, value, 1); }
 TRY(getsockopt_IPPROTO_IP) { return get_by(socket(AF_INET, SOCK_DGRAM, 0), IPPROTO_IP, value); }
 TRY(setsockopt_IPPROTO_IPV6) { int file = socket(AF_INET6, SOCK_DGRAM, 0); return file < 0 ? NOT_HERE : set_by(file, IPPROTO_IPV6, value, 1); }
@@ -145,6 +171,13 @@ TRY(sendto_flags) {
     return given == 5 && (recv(ends[1], found, 5, MSG_WAITALL) != 5 || memcmp(found, "12345", 5)) ? -1 : given;
 }
 SEEN(sendto_flags, MSG_DONTWAIT) { static char bytes[65536]; int file = stream(0); while (send(file, bytes, sizeof bytes, value) > 0) {} return errno == EAGAIN; }
+SEEN(sendto_flags, MSG_MORE) {
+    int ends[2];
+    char found[9];
+    if (over_network(ends) || send(ends[0], "12", 2, value) != 2 || ready(ends[1], POLLIN, 20) != 0) return 0;
+    if (send(ends[0], "345", 3, 0) != 3 || recv(ends[1], found, 9, 0) != 5 || memcmp(found, "12345", 5)) return 0;
+    return send(ends[0], "6", 1, value) == 1 && comes_late(ends[1]) && recv(ends[1], found, 9, 0) == 1;
+}
 SEEN(sendto_flags, MSG_NOSIGNAL) {
     int file = stream(1);
     count_by(SIGPIPE, 0);
