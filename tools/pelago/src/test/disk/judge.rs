@@ -57,25 +57,49 @@ impl Programs {
     /// Judges a disk on which the pieces of work up to `kept` are. None: it is sound; else what is
     /// wrong. The image is changed.
     pub fn judge(&self, image: &Path, kept: u64, mending: Mending) -> Result<Option<String>> {
-        let check = |how| child::output(Command::new(&self.e2fsck).arg(how).arg(image), child::SHORT);
-        let mended = check("-p")?;
+        let mended = self.check(image, "-p")?;
         if let Some(problem) = of_mending(mended.status.code(), &said(&mended), image, mending) {
             return Ok(Some(problem));
         }
-        let found = check("-fn")?;
-        if found.status.code() != Some(CLEAN) {
-            let said = said(&found);
-            // It tells each pass.
-            let problems: Vec<&str> = said.lines().filter(|line| !line.starts_with("Pass ")).collect();
-            return Ok(Some(format!("e2fsck -fn finds more than e2fsck -p mended: {}", problems.join("\n"))));
+        if let Some(problems) = self.find_problem(image)? {
+            return Ok(Some(format!("e2fsck -fn finds more than e2fsck -p mended: {problems}")));
         }
         let read = |name: &str| -> Result<String> {
-            let mut command = Command::new(&self.debugfs);
-            let output = child::output(command.args(["-R", &format!("cat {name}")]).arg(image), child::SHORT)?;
+            let output = self.debug(image, &format!("cat {name}"))?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         Ok(of_content(&read("/rows")?, &read("/state")?, kept))
     }
+
+    /// What `e2fsck -fn` finds; the image stays as it is.
+    pub fn find_problem(&self, image: &Path) -> Result<Option<String>> {
+        let found = self.check(image, "-fn")?;
+        if found.status.code() == Some(CLEAN) {
+            return Ok(None);
+        }
+        let said = said(&found);
+        // It tells each pass.
+        let problems: Vec<&str> = said.lines().filter(|line| !line.starts_with("Pass ")).collect();
+        Ok(Some(problems.join("\n")))
+    }
+
+    /// Copies a file of the root directory to a folder, if it is there.
+    pub fn copy_out(&self, image: &Path, name: &str, folder: &Path) -> Result<()> {
+        self.debug(image, &format!("dump /{name} {}", folder.join(name).display())).map(drop)
+    }
+
+    fn check(&self, image: &Path, how: &str) -> Result<Output> {
+        child::output(Command::new(&self.e2fsck).arg(how).arg(image), child::SHORT)
+    }
+
+    fn debug(&self, image: &Path, request: &str) -> Result<Output> {
+        child::output(Command::new(&self.debugfs).args(["-R", request]).arg(image), child::SHORT)
+    }
+}
+
+/// The last of the marks of one who says of each piece of work, in order, that it is kept.
+pub fn last(marks: &[u64]) -> u64 {
+    marks.iter().copied().max().unwrap_or(0)
 }
 
 fn said(output: &Output) -> String {

@@ -5,15 +5,18 @@
 //! ([`judge`]). That the test would find what it is for is seen by a disk that ignores flushes, and
 //! by a file system that was told to send none: both have to fail.
 //!
-//! The guests are Linux, which runs `writer.sh`, and our own with a program that writes sectors
-//! ([`native`]).
+//! The guests are Linux, which runs `writer.sh`; our own with programs on its volume ([`volume`]);
+//! and our own with a program that writes sectors ([`native`]).
 
 mod ext4;
 mod judge;
 pub mod native;
+pub mod table;
+pub mod volume;
 
 use judge::{Mending, Programs};
 use native::Native;
+use volume::Volume;
 
 use crate::bench::peer::Linux;
 use crate::host::place;
@@ -47,6 +50,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// One cut that loses something is enough to see that the test finds it.
 const BITES_MAX: u64 = 20;
+/// So many cuts of our own volume are booted.
+const BOOTS_MAX: u64 = 10;
 /// How often the connection to the disk is lost for each of writes and flushes, and how late it is
 /// in between.
 const FAULTS: u32 = 3;
@@ -76,12 +81,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let seed = options.seed.unwrap_or_else(now);
     let bites = options.cuts.min(BITES_MAX);
-    let native = Native::new(Testbed::new(options.accel)?, options.pieces);
+    let testbed = Testbed::new(options.accel)?;
+    let native = Native::new(testbed.clone(), options.pieces);
     let log = native.record()?;
     println!("Pelago: {}", native.cut(&log, options.cuts, seed)?);
     println!("Pelago, a disk that ignores flushes: {}", native.bite(&log, bites, seed)?);
     let log = native.record_with_faults()?;
     println!("Pelago, a disk that is late, away or short at times: {}", native.cut(&log, options.cuts, seed)?);
+    volume_test(&testbed, options, bites, seed)?;
     let test = Test::prepare(accelerator, options.pieces)?;
     let log = test.record()?;
     println!("{}", test.cut(&log, options.cuts, seed)?);
@@ -92,6 +99,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     println!("a disk that is late and away at times: {}", test.cut(&log, options.cuts, seed)?);
     println!("a disk that fails to flush: {}", test.cut_with_error(&test.record_with_error()?, options.cuts, seed)?);
     Ok(ExitCode::SUCCESS)
+}
+
+fn volume_test(testbed: &Testbed, options: &Options, bites: u64, seed: u64) -> Result<()> {
+    let volume = Volume::prepare(testbed, options.pieces)?;
+    let log = volume.record()?;
+    println!("Pelago's volume: {}", volume.cut(&log, options.cuts, seed)?);
+    println!("Pelago's volume: {}", volume.boot_cuts(&log, options.cuts.min(BOOTS_MAX), seed)?);
+    println!("Pelago's volume, a disk that ignores flushes: {}", volume.bite(&log, bites, seed)?);
+    let log = volume.record_with_faults()?;
+    println!("Pelago's volume, a disk that is late and away at times: {}", volume.cut(&log, options.cuts, seed)?);
+    Ok(())
 }
 
 /// What the test needs.
@@ -105,7 +123,7 @@ pub struct Test {
 /// A cut that is not sound: how many pieces of work were kept before it, and what is wrong.
 struct Broken {
     cut: Cut,
-    kept: u64,
+    kept: usize,
     problem: String,
 }
 
@@ -231,9 +249,9 @@ impl Test {
     fn judge(&self, log: &Log, cuts: u64, seed: u64, cache: Cache, mending: Mending) -> Result<Vec<Broken>> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let file = folder.path().join("disk");
-        judge(log, cuts, seed, disk(cache), |image, kept| {
+        judge(log, cuts, seed, disk(cache), |image, marks| {
             image.write_file(&file)?;
-            self.programs.judge(&file, kept, mending)
+            self.programs.judge(&file, judge::last(marks), mending)
         })
     }
 }
@@ -243,20 +261,20 @@ fn disk(cache: Cache) -> Disk {
     Disk { cache, whole: ext4::whole }
 }
 
-/// Those of so many cuts that are not sound: `problem` looks at a disk on which the pieces of work
-/// up to a number are to be.
+/// Those of so many cuts that are not sound: `problem` looks at a disk on which all is to be that
+/// was marked.
 fn judge(
     log: &Log,
     cuts: u64,
     seed: u64,
     disk: Disk,
-    mut problem: impl FnMut(&Image, u64) -> Result<Option<String>>,
+    mut problem: impl FnMut(&Image, &[u64]) -> Result<Option<String>>,
 ) -> Result<Vec<Broken>> {
     let mut broken = Vec::new();
     for cut in cut::cuts(log, cuts, seed) {
-        let kept = log.marks(cut.position).max().unwrap_or(0);
-        if let Some(problem) = problem(&cut.image(log, disk), kept)? {
-            broken.push(Broken { cut, kept, problem });
+        let marks: Vec<u64> = log.marks(cut.position).collect();
+        if let Some(problem) = problem(&cut.image(log, disk), &marks)? {
+            broken.push(Broken { cut, kept: marks.len(), problem });
         }
     }
     Ok(broken)

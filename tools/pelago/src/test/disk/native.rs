@@ -136,7 +136,7 @@ impl Native {
     }
 
     fn judge(&self, log: &Log, cuts: u64, seed: u64, cache: Cache) -> Result<Vec<Broken>> {
-        judge(log, cuts, seed, disk(cache), |image, kept| Ok(problem(image, kept)))
+        judge(log, cuts, seed, disk(cache), |image, marks| Ok(problem(image, super::judge::last(marks))))
     }
 }
 

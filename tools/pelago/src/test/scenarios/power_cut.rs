@@ -1,6 +1,6 @@
 //! Tier 5: what a guest said that it had kept is there after a power cut, and where flushes come to
 //! nothing the test sees that it is not. Of Linux with ext4, so that what judges our own is known
-//! to be right; and of our own disk, so far by sectors.
+//! to be right; of the files of our own volume; and of our own disk by sectors.
 
 use crate::bench::peer::Package;
 use crate::host::place;
@@ -9,6 +9,7 @@ use crate::machine::block::cut::Cache;
 use crate::machine::block::server::On;
 use crate::test::disk::Test;
 use crate::test::disk::native::Native;
+use crate::test::disk::volume::Volume;
 use crate::test::scenario::{Bench, Scenario};
 use anyhow::{Result, bail};
 
@@ -18,6 +19,11 @@ const PIECES: u64 = 30;
 const CUTS: u64 = 12;
 const NIGHTLY_PIECES: u64 = 200;
 const NIGHTLY_CUTS: u64 = 300;
+/// Each of three writers on our own volume does so many.
+const VOLUME_PIECES: u64 = 12;
+const VOLUME_CUTS: u64 = 10;
+const VOLUME_NIGHTLY_PIECES: u64 = 100;
+const BOOTS: u64 = 10;
 /// Most of a lying disk's cuts lose something.
 const BITES: u64 = 5;
 
@@ -27,6 +33,9 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(5, "power-cut/pelago/faults".into(), native_faults),
         Scenario::shared(5, "power-cut/pelago/errors".into(), native_errors),
         Scenario::shared(5, "power-cut/pelago/end".into(), |bench| Native::new((**bench).clone(), 0).end()),
+        Scenario::shared(5, "power-cut/volume".into(), |bench| volume(bench, VOLUME_PIECES, VOLUME_CUTS)),
+        Scenario::nightly(5, "power-cut/volume/300".into(), volume_by_night),
+        Scenario::nightly(5, "power-cut/volume/faults".into(), volume_faults),
         Scenario::shared(5, "power-cut/linux".into(), |bench| cut(bench, PIECES, CUTS)),
         Scenario::nightly(5, "power-cut/linux/300".into(), |bench| cut(bench, NIGHTLY_PIECES, NIGHTLY_CUTS)),
         Scenario::nightly(5, "power-cut/linux/nobarrier".into(), without_flushes),
@@ -59,6 +68,28 @@ fn faults(bench: &Bench) -> Result<()> {
     let log = test.record_with_faults()?;
     test.cut(&log, CUTS, SEED)?;
     test.cut_with_error(&test.record_with_error()?, CUTS, SEED).map(drop)
+}
+
+fn volume(bench: &Bench, pieces: u64, cuts: u64) -> Result<()> {
+    let test = Volume::prepare(bench, pieces)?;
+    let log = test.record()?;
+    println!("     {}", test.cut(&log, cuts, SEED)?);
+    test.bite(&log, BITES, SEED).map(drop)
+}
+
+fn volume_by_night(bench: &Bench) -> Result<()> {
+    let test = Volume::prepare(bench, VOLUME_NIGHTLY_PIECES)?;
+    let log = test.record()?;
+    println!("     {}", test.cut(&log, NIGHTLY_CUTS, SEED)?);
+    println!("     {}", test.boot_cuts(&log, BOOTS, SEED)?);
+    println!("     {}", test.bite(&log, CUTS, SEED)?);
+    Ok(())
+}
+
+fn volume_faults(bench: &Bench) -> Result<()> {
+    let test = Volume::prepare(bench, VOLUME_NIGHTLY_PIECES)?;
+    println!("     {}", test.cut(&test.record_with_faults()?, CUTS, SEED)?);
+    Ok(())
 }
 
 /// The disk of the native program is small, so more of both is cheap.
