@@ -5,7 +5,7 @@ use super::checks;
 use crate::host::skip::Skip;
 use crate::image::archive::Archive;
 use crate::image::machine_type::MachineType;
-use crate::machine::emulator::Drive;
+use crate::machine::emulator::{Drive, Machine};
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const AT: &str = "/data";
 const VOLUME_BYTES: u64 = 64 << 20;
 const MKFS: &str = "mkfs.ext4";
+/// Of one that is to be full.
+const SMALL_BYTES: u64 = 24 << 20;
 /// Between what the program says.
 const MARKS: [&str; 2] = ["-- begin --", "-- end --"];
 /// Names of a directory that is large enough for an index.
@@ -47,23 +49,27 @@ pub fn scenarios() -> Vec<Scenario> {
     let calls = [1, 2]
         .map(|cpus| Scenario::shared(3, format!("volume/calls/q35/{cpus}"), move |bench| calls::run(bench, cpus)));
     let on_linux = Scenario::shared(3, "volume/calls/linux".into(), |_| calls::on_linux());
-    let rest = [refused, on_linux].into_iter().chain(durable).chain(calls);
+    let full = Scenario::shared(3, "volume/full/q35/2".into(), full);
+    let read_only = Scenario::shared(3, "volume/read-only/q35/1".into(), read_only);
+    let rest = [refused, on_linux, full, read_only].into_iter().chain(durable).chain(calls);
     read.into_iter().chain(write).chain(rest).collect()
 }
 
 /// A folder of the host for a volume's tree and its image.
-struct Disk {
+pub struct Disk {
     folder: tempfile::TempDir,
 }
 
 impl Disk {
-    fn new() -> Result<Disk> {
+    /// One without a volume, and an empty tree.
+    pub fn new() -> Result<Disk> {
         let folder = tempfile::tempdir().context("cannot make a folder for a disk")?;
         fs::create_dir(folder.path().join("tree")).context("cannot make a folder for a volume's tree")?;
         Ok(Disk { folder })
     }
 
-    fn tree(&self) -> PathBuf {
+    /// What is to be on the volume.
+    pub fn tree(&self) -> PathBuf {
         self.folder.path().join("tree")
     }
 
@@ -72,10 +78,15 @@ impl Disk {
     }
 
     /// Makes a volume of the tree.
-    fn format(&self) -> Result<()> {
+    pub fn format(&self) -> Result<()> {
+        self.format_to(VOLUME_BYTES)
+    }
+
+    /// Makes one of so many bytes.
+    fn format_to(&self, bytes: u64) -> Result<()> {
         let program = program(MKFS)?;
         let image = fs::File::create(self.image()).context("cannot make a file for a disk")?;
-        image.set_len(VOLUME_BYTES).context("cannot size a disk's file")?;
+        image.set_len(bytes).context("cannot size a disk's file")?;
         let made = Command::new(program)
             .args(["-q", "-b", "4096", "-E", "root_owner=0:0", "-d"])
             .args([self.tree(), self.image()])
@@ -86,7 +97,7 @@ impl Disk {
     }
 
     /// Has e2fsck look at the volume, which was ended in order, and copies its tree out.
-    fn judge(&self) -> Result<PathBuf> {
+    pub fn judge(&self) -> Result<PathBuf> {
         let looked = Command::new(program("e2fsck")?).arg("-fn").arg(self.image()).output()?;
         let words = String::from_utf8_lossy(&looked.stdout);
         ensure!(looked.status.success(), "e2fsck: {words}");
@@ -102,39 +113,35 @@ impl Disk {
     }
 
     /// Boots with it.
-    fn boot(&self, bench: &Bench, machine: MachineType, cpus: u32, ro: bool, script: &str) -> Result<Guest> {
-        self.boot_with(bench, (machine, cpus), ro, script, |_| Ok(()))
+    pub fn boot(&self, bench: &Bench, machine: MachineType, cpus: u32, ro: bool, script: &str) -> Result<Guest> {
+        self.boot_with(bench, machine, cpus, ro, script, |_, _| Ok(()))
     }
 
     /// The same with a program of checks, to be called as /checks; it may write to the volume.
-    fn boot_checks(
-        &self,
-        bench: &Bench,
-        machine: MachineType,
-        cpus: u32,
-        source: &str,
-        script: &str,
-    ) -> Result<Guest> {
+    fn boot_checks(&self, bench: &Bench, machine: MachineType, cpus: u32, source: &str, script: &str) -> Result<Guest> {
         let program = checks::compile(source)?;
-        self.boot_with(bench, (machine, cpus), false, script, |root| {
+        self.boot_with(bench, machine, cpus, false, script, |root, _| {
             root.file("root/checks", 0o755, program);
             Ok(())
         })
     }
 
-    fn boot_with(
+    /// The same with more in its root.
+    pub fn boot_with(
         &self,
         bench: &Bench,
-        (machine, cpus): (MachineType, u32),
+        machine: MachineType,
+        cpus: u32,
         ro: bool,
         script: &str,
-        fill: impl FnOnce(&mut Archive) -> Result<()>,
+        fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
     ) -> Result<Guest> {
         let bed = bench.with_volume(Mount { path: AT.into(), is_read_only: ro })?;
-        bed.boot(machine, cpus, &["busybox", "sh", "-c", script], |root, machine| {
+        let program = ["busybox", "sh", "-c", script];
+        bed.boot(machine, cpus, &program, |root, machine| {
             machine.has_card = false;
             machine.drive = Some(Drive { file: self.image(), is_read_only: ro });
-            fill(root)
+            fill(root, machine)
         })
     }
 }
@@ -306,5 +313,63 @@ fn refused(bench: &Bench) -> Result<()> {
         guest.expect("can't create /data/x: Input/output error", LIMIT)?;
         guest.expect("status 1", LIMIT)?;
         guest.finish(LIMIT).map(drop)
+    })
+}
+
+const FULL: &str = include_str!("volume/full.sh");
+
+/// A full volume: what was said to be synced is there, and what is removed is room again.
+fn full(bench: &Bench) -> Result<()> {
+    let disk = Disk::new()?;
+    disk.format_to(SMALL_BYTES)?;
+    let guest = disk.boot(bench, MachineType::Q35, 2, false, FULL)?;
+    with_console(guest, |guest| {
+        let number = |guest: &mut Guest, words: &str| -> Result<u64> {
+            let line = guest.heard(words, LIMIT)?;
+            let number = line.split(words).nth(1).and_then(|rest| rest.split(';').next()?.parse().ok());
+            number.with_context(|| format!("no number: {line}"))
+        };
+        let rows = number(guest, "rows kept ")?;
+        let first = number(guest, "full at ")?;
+        ensure!(rows > 0 && first > SMALL_BYTES / 4, "{rows} rows and {first} bytes filled it");
+        let second = guest.expect("full at ", LIMIT)?;
+        let second: u64 = second.trim_start_matches("full at ").trim_end_matches(';').parse()?;
+        ensure!(second.abs_diff(first) <= 64 << 10, "first {first} bytes had room, and then {second}");
+        guest.expect("kept", LIMIT)?;
+        let sums = between_marks(guest)?;
+        ensure!(guest.finish(LIMIT)? == 0, "the program failed");
+        let told = |words: &str| guest.transcript.iter().filter(|line| line.contains(words)).count();
+        // Who fills, twice; who appends; who makes folders, and who copies.
+        let refused = told("No space left on device");
+        ensure!(refused == 5, "{refused} were told that there is no room");
+        let tree = disk.judge()?;
+        compare(&sums, &tree, SUMS)?;
+        let text = fs::read_to_string(tree.join("rows"))?;
+        let row = |row: u64| format!("row {row} {row:04000}\n");
+        let rest = text.strip_prefix(&(1..=rows).map(row).collect::<String>());
+        // Of the row that had no room a part may be there, as on Linux.
+        let is_right = rest.is_some_and(|rest| row(rows + 1).starts_with(rest));
+        ensure!(is_right, "{rows} rows were kept, and {} are there", text.lines().count());
+        Ok(())
+    })
+}
+
+const READ_ONLY: &str = include_str!("volume/read_only.sh");
+
+/// A volume that is only read: all changes are refused, and not a byte of the disk is another.
+fn read_only(bench: &Bench) -> Result<()> {
+    let disk = Disk::new()?;
+    fill(&disk.tree()).context("cannot fill a volume's tree")?;
+    disk.format()?;
+    let before = fs::read(disk.image())?;
+    let guest = disk.boot(bench, MachineType::Q35, 1, true, READ_ONLY)?;
+    with_console(guest, |guest| {
+        guest.expect("all refused", LIMIT)?;
+        ensure!(guest.finish(LIMIT)? == 0, "the program failed");
+        let other = guest.transcript.iter().find(|line| line.starts_with("done: ") || line.starts_with("told: "));
+        ensure!(other.is_none(), "{other:?}");
+        ensure!(guest.transcript.iter().any(|line| line == "echo run from the volume"), "a file was not read");
+        ensure!(fs::read(disk.image())? == before, "the disk's bytes changed");
+        Ok(())
     })
 }
