@@ -72,6 +72,8 @@ pub struct Table<T> {
     open: BTreeMap<DescriptionId, Open<T>>,
     /// Most at once.
     max: usize,
+    /// Ids up to this one are of an earlier life of the server.
+    before: DescriptionId,
     last_id: DescriptionId,
     /// Advisory locks, and claims of what is mapped.
     pub locks: Locks,
@@ -79,9 +81,12 @@ pub struct Table<T> {
 }
 
 impl<T: Target> Table<T> {
-    /// Nothing is open. There are `max` at once; ids begin behind `before`.
+    /// Nothing is open. There are `max` at once; ids begin behind `before`: for a server that may be
+    /// started again a number that grows from life to life by more than it has descriptions, so
+    /// that what a client held in an earlier life is nothing that it holds now.
     pub fn new(max: usize, before: DescriptionId) -> Table<T> {
-        Table { open: BTreeMap::new(), max, last_id: before, locks: Locks::default(), tickets: Tickets::default() }
+        let (locks, tickets) = (Locks::default(), Tickets::default());
+        Table { open: BTreeMap::new(), max, before, last_id: before, locks, tickets }
     }
 
     /// Is there room for one more description of a client's? `TooMany`.
@@ -106,9 +111,11 @@ impl<T: Target> Table<T> {
         self.last_id
     }
 
-    /// A description that the client holds. `BadId`.
+    /// A description that the client holds. `Failed` for one of an earlier life, else `BadId`.
     pub fn get(&mut self, peer: &Peer, id: DescriptionId) -> Result<&mut Open<T>, DescriptionError> {
-        self.open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)
+        let is_earlier = (1..=self.before).contains(&id);
+        let none = if is_earlier { DescriptionError::Failed } else { DescriptionError::BadId };
+        self.open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(none)
     }
 
     /// May a client change those bytes of a file? `Denied` while they are memory of programs and it

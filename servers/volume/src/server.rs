@@ -150,7 +150,8 @@ impl Server {
             state: RefCell::new(State::Opening),
             device: RefCell::default(),
             opened: Watch::new(),
-            open: Descriptions::new(OPEN_MAX, OF_VOLUME),
+            // A server that is started again begins behind all that it ever gave.
+            open: Descriptions::new(OPEN_MAX, OF_VOLUME | runtime::now_ns()),
             opens: RefCell::default(),
             unused: RefCell::default(),
             reclaiming: Watch::new(),

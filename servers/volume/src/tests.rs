@@ -322,6 +322,24 @@ fn a_lost_journal_is_told_once_for_each_description_and_nothing_is_written_any_m
     });
 }
 
+/// A client that held descriptions when the server was started again names others by none of them.
+#[test]
+fn what_was_open_in_an_earlier_life_is_nothing_in_this_one() {
+    const LOST: CallError<DescriptionError> = CallError::Server(DescriptionError::Failed);
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let earlier = fixture(image.clone(), 1000, true);
+        let old = earlier.open("/small", open::READ).await.unwrap().id;
+        let now = fixture(image, 1000, true);
+        let opened = now.open("/large", open::READ).await.unwrap().id;
+        assert_eq!(now.descriptions.status(old).await.unwrap_err(), LOST);
+        assert!(now.descriptions.close(old).await.is_err());
+        assert_eq!(now.read(opened, 0, 10).await, large()[..10]);
+        let unknown = now.descriptions.status(opened + 1).await.unwrap_err();
+        assert_eq!(unknown, CallError::Server(DescriptionError::BadId));
+    });
+}
+
 #[test]
 fn a_file_without_names_goes_with_its_last_description() {
     let Some(image) = image() else { return };

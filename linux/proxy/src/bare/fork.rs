@@ -3,6 +3,8 @@
 use abi::Handle;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use channel::CallError;
+use contracts::descriptions::DescriptionError;
 use contracts::process::{ForkOptions, Forked};
 
 use personality::Errno;
@@ -231,16 +233,29 @@ fn start(child: Handle) -> Result<(), Failure> {
     done.map_err(|_| Errno::EAGAIN.into())
 }
 
+/// Gives the child what this process holds, at all servers at once. A server that was started again
+/// meanwhile knows of nothing that was open before. It is asked for what was opened since; if it
+/// does not know the child, whose channel was begun before that, there is nothing.
+async fn bequeath(child: u64) -> Result<(), Failure> {
+    let asked: Vec<_> = proxy().heritable().map(|server| (server, server.inherit(child))).collect();
+    for (server, answer) in asked {
+        match answer.await {
+            Err(CallError::PeerRestarted) => match server.inherit(child).await {
+                Err(CallError::PeerRestarted | CallError::Server(DescriptionError::Invalid)) => {}
+                other => other?,
+            },
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
 /// Descriptions first, then memory with the state the child starts from.
 async fn fill(options: &CloneOptions, forked: &Forked, child: Handle) -> Result<(), Failure> {
     counters::share(options.is_vfork).await?;
     // Else the child would be given what this process has closed.
     proxy().until_few_are_closing().await;
-    // Asked together, then awaited.
-    let asked: Vec<_> = proxy().heritable().map(|server| server.inherit(forked.client)).collect();
-    for answer in asked {
-        answer.await?;
-    }
+    bequeath(forked.client).await?;
     threads::store_current();
     let forking = with_thread(|thread| *thread);
     // The child finds the thread that forks where this process has its first.

@@ -63,6 +63,7 @@ mod tools;
 mod transfers;
 mod usage_errors;
 mod volume;
+mod volume_faults;
 mod web;
 
 use crate::test::scenario::Scenario;
@@ -124,6 +125,7 @@ pub fn all() -> Vec<Scenario> {
         audit::scenarios(),
         damaged_frames::scenarios(),
         recovery::scenarios(),
+        volume_faults::scenarios(),
         keep_alive::scenarios(),
         recovery_beside_network::scenarios(),
         processes::scenarios(),
