@@ -67,6 +67,8 @@ pub enum BlocksError {
     Full,
     /// The number is that of another request that is under way. Remedy: another one.
     Number,
+    /// The machine has no such device. Remedy: start it with a virtio disk.
+    NoDevice,
     /// The device says that it failed. What stands in the extent of a write is not known; after a
     /// failed flush, nor what was written before it.
     Io,

@@ -8,6 +8,8 @@
 
 extern crate alloc;
 
+mod without;
+
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use contracts::blocks::{self, BlocksError, BlocksEvents, BlocksServer, Disk, Extent, Flushed, serve_blocks};
@@ -269,7 +271,13 @@ fn open(start: &Start, clients: usize) -> Option<(BlockDriver, Claim, Found)> {
 
 async fn component(start: Start) {
     let channels = start.servers(blocks::NAME);
-    let Some((driver, claim, found)) = open(&start, channels.len()) else { return };
+    let Some((driver, claim, found)) = open(&start, channels.len()) else {
+        for channel in channels {
+            runtime::spawn(serve_blocks(Rc::new(without::NoDevice), channel));
+        }
+        start.serving();
+        return core::future::pending().await;
+    };
     if let Found::Reset(why) = found {
         runtime::log!("the device is reset, and does again what it had not done: {why:?}");
     }

@@ -1,7 +1,7 @@
 //! Looking at the disk: what is on it, what its journal has, and how it is used from then on.
 //!
 //! What cannot be used is told in one line, and all that is asked of it fails with EIO: a program
-//! must not take an empty folder for its data.
+//! must not take an empty folder for its data. Where there is no disk at all, the machine ends.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,6 +19,8 @@ use crate::server::{Pins, Server, State};
 
 /// A disk that has not answered by then is not there.
 const ANSWER_NS: u64 = 5_000_000_000;
+/// Status of a machine that was to have a disk and has none (EX_SOFTWARE of sysexits.h).
+const NO_DISK: u64 = 70;
 /// Part of the account that blocks may take.
 const CACHE_PART: u64 = 2;
 
@@ -32,7 +34,22 @@ impl From<Failed> for String {
 pub async fn open(server: Rc<Server>, start: Start, is_read_only: bool) {
     match attach(&start).await {
         Ok(device) => use_disk(server, Rc::new(device), is_read_only).await,
-        Err(why) => refuse(&server, &why),
+        Err(why) => {
+            refuse(&server, &why);
+            // Later programs are at work, whose other files are in memory.
+            if start.generation() == 1 {
+                end(&start);
+            }
+        }
+    }
+}
+
+/// Ends the machine, where we have the right to.
+fn end(start: &Start) {
+    if let Some(power) = start.capability("power") {
+        runtime::log!("the machine ends: start it with its disk");
+        let error = sys::power_off(power, NO_DISK);
+        runtime::log!("the machine does not end: {error:?}");
     }
 }
 

@@ -26,6 +26,8 @@ const VOLUME_BYTES: u64 = 64 << 20;
 const MKFS: &str = "mkfs.ext4";
 /// Of one that is to be full.
 const SMALL_BYTES: u64 = 24 << 20;
+/// Status of a machine that cannot go on (`servers/volume`).
+const NO_DISK: i32 = 70;
 /// Between what the program says.
 const MARKS: [&str; 2] = ["-- begin --", "-- end --"];
 /// Names of a directory that is large enough for an index.
@@ -51,7 +53,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let on_linux = Scenario::shared(3, "volume/calls/linux".into(), |_| calls::on_linux());
     let full = Scenario::shared(3, "volume/full/q35/2".into(), full);
     let read_only = Scenario::shared(3, "volume/read-only/q35/1".into(), read_only);
-    let rest = [refused, on_linux, full, read_only].into_iter().chain(durable).chain(calls);
+    let none = Scenario::shared(3, "volume/none/q35/2".into(), none);
+    let rest = [refused, on_linux, full, read_only, none].into_iter().chain(durable).chain(calls);
     read.into_iter().chain(write).chain(rest).collect()
 }
 
@@ -370,6 +373,22 @@ fn read_only(bench: &Bench) -> Result<()> {
         ensure!(other.is_none(), "{other:?}");
         ensure!(guest.transcript.iter().any(|line| line == "echo run from the volume"), "a file was not read");
         ensure!(fs::read(disk.image())? == before, "the disk's bytes changed");
+        Ok(())
+    })
+}
+
+/// Without the disk that it was to have the machine ends, and says why.
+fn none(bench: &Bench) -> Result<()> {
+    let bed = bench.with_volume(Mount { path: AT.into(), is_read_only: false })?;
+    let guest = bed.boot(MachineType::Q35, 2, &["busybox", "sh", "-c", "read line"], |_, machine| {
+        machine.has_card = false;
+        Ok(())
+    })?;
+    with_console(guest, |guest| {
+        guest.expect("volume: /data: no disk: Server(NoDevice)", LIMIT)?;
+        guest.expect("volume: the machine ends: start it with its disk", LIMIT)?;
+        let status = guest.finish(LIMIT)?;
+        ensure!(status == NO_DISK, "the machine ended with status {status}");
         Ok(())
     })
 }
