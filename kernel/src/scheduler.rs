@@ -236,7 +236,8 @@ impl Scheduler {
         }
     }
 
-    /// Has the context probed a step of its limit from now on, or at `earliest_ns` if that is later.
+    /// Has the context probed a step of its limit from now on, or at `earliest_ns` if that is
+    /// later.
     fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64, earliest_ns: u64) {
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
         context.watch_ns.set(now_ns.saturating_add(step_ns).max(earliest_ns));

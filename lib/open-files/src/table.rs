@@ -81,8 +81,8 @@ pub struct Table<T> {
 }
 
 impl<T: Target> Table<T> {
-    /// Nothing is open. There are `max` at once; ids begin behind `before`: for a server that may be
-    /// started again a number that grows from life to life by more than it has descriptions, so
+    /// Nothing is open. There are `max` at once; ids begin behind `before`: for a server that may
+    /// be started again a number that grows from life to life by more than it has descriptions, so
     /// that what a client held in an earlier life is nothing that it holds now.
     pub fn new(max: usize, before: DescriptionId) -> Table<T> {
         let (locks, tickets) = (Locks::default(), Tickets::default());

@@ -184,7 +184,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(lives: &[u64], seed: u64) -> Trial {
+    fn new(lives: Vec<u64>, seed: u64) -> Trial {
         let mut host = Host::new();
         let machine = Machine::new(REGION_BYTES);
         // There before anybody is.
@@ -195,7 +195,7 @@ impl Trial {
             programs: Programs::new(),
             host,
             chance: seed,
-            lives: lives.to_vec().into_iter(),
+            lives: lives.into_iter(),
             resets: None,
             outcome: Outcome { deaths: 0, takeovers: 0, found: Vec::new() },
         }
@@ -277,7 +277,7 @@ impl Trial {
 /// A machine whose consoles die after so many stores, one after the other, the last copy cut; the
 /// last console lives. All that happens comes from `seed`.
 fn live(lives: &[u64], seed: u64) -> Outcome {
-    let mut trial = Trial::new(lives, seed);
+    let mut trial = Trial::new(lives.to_vec(), seed);
     let mut streams = trial.begin();
     for step in 0.. {
         trial.step(&streams);

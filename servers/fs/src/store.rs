@@ -566,8 +566,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file for
-    /// what is said to the log, unless the archive brought another.
+    /// Adds /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file
+    /// for what is said to the log, unless the archive brought another.
     pub fn add_missing_directories(&mut self) -> Result<Option<InodeId>, Error> {
         const DEVICES: [(&str, u32); 7] = [
             ("null", 0x103),

@@ -4,8 +4,8 @@
 //! A process of one thread asks where the call is made. If the answer is there when the server has
 //! given the time back, that was all. Else the question is *begun*, and what waits takes it over:
 //! nobody asks twice. The rest is as in `input_output.rs`, where calls go that ask otherwise: of
-//! several threads, for more than a message, with a time limit, of files and the terminal. The rules
-//! are in `personality::fast_path`.
+//! several threads, for more than a message, with a time limit, of files and the terminal. The
+//! rules are in `personality::fast_path`.
 
 use channel::{Bulk, Call, CallError};
 use contracts::BulkSpan;

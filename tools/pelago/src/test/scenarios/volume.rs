@@ -45,9 +45,8 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(3, name, move |bench| write(bench, machine, cpus))
     });
     let refused = Scenario::shared(3, "volume/refused/q35/1".into(), refused);
-    let durable = [1, 2].map(|cpus| {
-        Scenario::shared(3, format!("volume/durable/q35/{cpus}"), move |bench| durable::run(bench, cpus))
-    });
+    let durable = [1, 2]
+        .map(|cpus| Scenario::shared(3, format!("volume/durable/q35/{cpus}"), move |bench| durable::run(bench, cpus)));
     let calls = [1, 2]
         .map(|cpus| Scenario::shared(3, format!("volume/calls/q35/{cpus}"), move |bench| calls::run(bench, cpus)));
     let on_linux = Scenario::shared(3, "volume/calls/linux".into(), |_| calls::on_linux());
