@@ -1,7 +1,7 @@
 //! Pool: a run of pages of one core that several kernels write, as cache lines of atomic words.
 //!
 //! The first lines are its head; behind them is a word per page: its references, 0 for a free page;
-//! then a word per [`GROUP`] of pages: how many are free, so that a search skips what is full.
+//! then a word per [`GROUP`] of pages: how many are used, so that a search skips what is full.
 //! Pages are allocated in runs. Invariants: counts change under the pool's lock only; an allocated
 //! page is zero; `ALIASES` counts the aliases of all cores and ends at 0: nobody can raise it from
 //! there, and only then, and after all read sections of that moment, does the home free the pages.
@@ -51,7 +51,7 @@ const LOCK_LINE: u64 = 2;
 /// A bit per core that had an alias.
 const CORES: u64 = 3;
 const COUNTS: u64 = 4;
-/// Pages whose free ones are counted together.
+/// Pages whose used ones are counted together.
 const GROUP: u64 = 512;
 
 /// A pool in use. A holder of this value knows of an alias in it, or has just made it.
@@ -82,9 +82,6 @@ impl Pool {
         }
         let used = (pool.groups() + pages.div_ceil(GROUP * WORDS)).div_ceil(PAGE_LINES);
         pool.guarded(FREE).store(pages, Ordering::Relaxed);
-        for first in (0..pages).step_by(GROUP as usize) {
-            pool.free_of_group(first).store(GROUP.min(pages - first), Ordering::Relaxed);
-        }
         (0..used).for_each(|page| pool.set_used(page));
         pool
     }
@@ -275,21 +272,21 @@ impl Pool {
         COUNTS + self.pages().div_ceil(WORDS)
     }
 
-    /// The free pages of the group of a page.
-    fn free_of_group(self, page: u64) -> &'static AtomicU64 {
+    /// How many pages of the group of a page are used.
+    fn used_of_group(self, page: u64) -> &'static AtomicU64 {
         &self.at(self.groups() + page / GROUP / WORDS).0[(page / GROUP % WORDS) as usize]
     }
 
     fn set_used(self, page: u64) {
         self.count(page).store(1, Ordering::Relaxed);
-        self.add_free(page, -1);
+        self.add_used(page, 1);
     }
 
-    /// Counts a page as free, or with -1 as used.
-    fn add_free(self, page: u64, change: i64) {
-        for word in [self.guarded(FREE), self.free_of_group(page)] {
-            word.store(word.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
-        }
+    /// Counts a page as used, or with -1 as free.
+    fn add_used(self, page: u64, change: i64) {
+        let (free, used) = (self.guarded(FREE), self.used_of_group(page));
+        free.store(free.load(Ordering::Relaxed).wrapping_add_signed(-change), Ordering::Relaxed);
+        used.store(used.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 
     /// How many segments have a frame.
@@ -313,7 +310,7 @@ impl Pool {
         let (mut run, mut page) = (0, within.start);
         while run < wanted && page < within.end {
             hardware::count_work(1);
-            let is_full = page % GROUP == 0 && self.free_of_group(page).load(Ordering::Relaxed) == 0;
+            let is_full = page % GROUP == 0 && self.used_of_group(page).load(Ordering::Relaxed) == GROUP;
             let is_free = !is_full && self.count(page).load(Ordering::Relaxed) == 0;
             run = if is_free { run + 1 } else { 0 };
             page += if is_full { GROUP } else { 1 };
@@ -366,7 +363,7 @@ impl Pool {
             return;
         }
         debug_assert!(self.free_pages() < self.pages(), "more pages are free than there are");
-        self.add_free(page, 1);
+        self.add_used(page, -1);
         let lowest = self.guarded(LOWEST);
         lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);
     }
