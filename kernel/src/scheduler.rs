@@ -229,7 +229,7 @@ impl Scheduler {
     }
 
     /// Starts the watchdog of the context, if it is watched: somebody waits for it.
-    fn start_watch(&mut self, context: Ptr<Context>) {
+    pub fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
             context.watch_left.set((WATCH_PROBES, progress(context)));
             self.watch_next(context, hardware::now_ns(), 0);

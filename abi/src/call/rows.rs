@@ -416,8 +416,8 @@ macro_rules! for_each_call {
 76 fn wake_slot_free = WakeSlotFree [] (pcore: Here<CONTROL>, slot: Choice) -> ()
     | NotFound "the slot is free: free each once";
 
-/// Makes an entrance into a context of this core; a MAILBOX portal may have no callee yet
-/// (`Handle::NONE`). `kind`: `layout::portal`.
+/// Makes an entrance into a context of this core, or into none yet (`Handle::NONE`). `kind`:
+/// `layout::portal`.
 80 fn portal_alloc = PortalAlloc []
     (ram: Cap<Ram, WRITE>, context: OptionalCap<ExecutionContext, CONTROL>, badge: Badge, kind: Flags)
     -> (portal: New<Portal>);
@@ -439,10 +439,10 @@ macro_rules! for_each_call {
 82 fn portal_reply_wait = PortalReplyWait [Direct] (words: Words<3>, deadline_ns: Deadline) -> (call: Rendezvous)
     | Timeout "nobody called until the deadline: wait again";
 
-/// Gives a MAILBOX portal another callee on this core, or none (`Handle::NONE`): so holders of a
-/// component's doorbell keep it when the component is restarted.
-83 fn portal_set = PortalSet [] (portal: Cap<Portal, CONTROL>, context: OptionalCap<ExecutionContext, CONTROL>) -> ()
-    | BadArgument "a rendezvous portal: make another for the other callee";
+/// Gives a portal another callee on this core, or none (`Handle::NONE`): so holders of a
+/// component's portal keep it when the component is restarted. Calls under way stay with the old
+/// callee.
+83 fn portal_set = PortalSet [] (portal: Cap<Portal, CONTROL>, context: OptionalCap<ExecutionContext, CONTROL>) -> ();
 
 /// Makes a semaphore with a count up to 2^31.
 88 fn semaphore_alloc = SemaphoreAlloc [] (ram: Cap<Ram, WRITE>, count: SemaphoreCount) -> (semaphore: New<Semaphore>);

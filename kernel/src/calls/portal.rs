@@ -12,7 +12,7 @@ use abi::{Error, Rights};
 pub(super) fn portal_alloc(kernel: &mut Kernel, request: &Request, call: PortalAlloc) -> Answer {
     let PortalAlloc { ram, context, badge, kind } = call;
     let kind = match kind {
-        kinds::RENDEZVOUS if context.is_some() => PortalKind::Rendezvous,
+        kinds::RENDEZVOUS => PortalKind::Rendezvous,
         kinds::MAILBOX => PortalKind::Mailbox,
         _ => return Err(Error::BadArgument),
     };
@@ -79,9 +79,6 @@ fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {
 }
 
 pub(super) fn portal_set(_: &Kernel, _: &Request, call: PortalSet) -> Answer {
-    if call.portal.kind != PortalKind::Mailbox {
-        return Err(Error::BadArgument);
-    }
     call.portal.set_callee(call.context.and_then(living));
     NOTHING
 }

@@ -466,6 +466,7 @@ impl Kernel {
             State::Served(callee) => {
                 callee.serving.set(None);
                 context.take_back_from(callee);
+                self.scheduler.start_watch(callee);
             }
             State::Donation(callee) => {
                 if context.of_queue.is_linked() {

@@ -358,6 +358,9 @@ impl Kernel {
         caller.donate_to(callee);
         caller.badge.set(badge);
         callee.callers.push_back(caller);
+        if callee.serving.get().is_none() {
+            self.scheduler.start_watch(callee);
+        }
         self.block(caller, State::Queued(callee));
         self.scheduler.set_timeout(caller, deadline_ns);
     }
@@ -371,6 +374,9 @@ impl Kernel {
             caller.set_result(Ok(callee.with_registers(|registers| [registers.rdi, registers.rsi, registers.rdx])));
             caller.set_state(State::Runnable);
             self.make_ready(caller);
+        } else if callee.pending.get() == 0 {
+            // It served beyond its caller's deadline, and has come for the next all the same.
+            self.scheduler.cancel_watch(callee);
         }
     }
 

@@ -216,3 +216,70 @@ fn many_watched_contexts_share_the_probes_of_one_program() {
     assert_eq!(told.pending.get(), BADGE, "a context that was not started does not hang");
     world.end_homes(&homes, &accounts);
 }
+
+/// A server without time of its own that serves beyond its caller's deadline goes in circles on the
+/// time of those who come after. One that comes for the next call, however late, is not reported.
+#[test]
+fn who_serves_beyond_its_callers_deadlines_is_reported() {
+    for comes_back in [false, true] {
+        let mut world = World::new(512);
+        let domains: [_; 4] = core::array::from_fn(|_| world.monitor());
+        let [server, first, next, told] =
+            domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+        let kernel = &mut *world.kernel;
+        set_clock(0);
+        let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
+        kernel.keep(&server.watch_target, Some(doorbell), None);
+        server.watch_limit_ns.set(LIMIT_NS);
+        server.schedule.set(None);
+        kernel.block(server, State::Accepting);
+        const DEADLINE_NS: u64 = LIMIT_NS;
+        kernel.call_rendezvous(first, server, 0, DEADLINE_NS);
+        assert!(!server.watch.is_linked(), "nobody waits longer than it wants to");
+        set_clock(DEADLINE_NS);
+        kernel.on_timer();
+        assert!(first.state() == State::Runnable && server.watch.is_linked());
+        // One look is enough, as nobody waits for it.
+        set_clock(server.watch_ns.get());
+        kernel.on_timer();
+        assert!(!server.watch.is_linked());
+        kernel.call_rendezvous(next, server, 0, u64::MAX);
+        let mut looks = 0;
+        while server.watch.is_linked() && told.pending.get() == 0 && looks < LOOKS {
+            if comes_back && looks == 5 {
+                kernel.reply(server);
+                assert!(!server.watch.is_linked() && kernel.accept_next(server));
+                break;
+            }
+            domains[0].cpu_ns.set(domains[0].cpu_ns.get() + server.watch_ns.get() - crate::hardware::now_ns());
+            set_clock(server.watch_ns.get());
+            kernel.on_timer();
+            looks += 1;
+        }
+        assert_eq!((told.pending.replace(0), looks), if comes_back { (0, 5) } else { (BADGE, 8) });
+        let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
+        kernel.kill(domains[0], death);
+    }
+}
+
+/// Those who stand in line already when a caller gives up wait for what serves beyond its deadline.
+#[test]
+fn who_stands_in_line_behind_a_late_server_has_it_watched() {
+    let mut world = World::new(512);
+    let domains: [_; 3] = core::array::from_fn(|_| world.monitor());
+    let [server, first, next] =
+        domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+    let kernel = &mut *world.kernel;
+    set_clock(0);
+    server.watch_limit_ns.set(LIMIT_NS);
+    server.schedule.set(None);
+    kernel.block(server, State::Accepting);
+    kernel.call_rendezvous(first, server, 0, LIMIT_NS);
+    kernel.call_rendezvous(next, server, 0, u64::MAX);
+    assert!(!server.watch.is_linked(), "it is not late");
+    set_clock(LIMIT_NS);
+    kernel.on_timer();
+    assert!(server.watch.is_linked());
+    let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
+    kernel.kill(domains[0], death);
+}

@@ -11,7 +11,7 @@ use crate::{Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
     callers_wait_and_are_served_in_order,
-    mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, rights_and_kinds);
+    mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, a_portal_outlives_its_callees, rights_and_kinds);
 
 fn call_and_reply(fixture: &Fixture) -> Outcome {
     let worker = fixture.worker(0, Job::Answer)?;
@@ -162,13 +162,29 @@ fn mailbox_can_be_led_elsewhere(fixture: &Fixture) -> Outcome {
     Ok(())
 }
 
+/// A caller keeps its capability while the server ends and another takes its place.
+fn a_portal_outlives_its_callees(fixture: &Fixture) -> Outcome {
+    let portal = sys::portal_alloc(fixture.ram(), Handle::NONE, 5, RENDEZVOUS)?;
+    let ours = sys::cap_copy(portal, Rights::CALL)?;
+    refused(sys::portal_call(ours, [0; 4], fixture.deadline_ns()), Error::PeerDead)?;
+    refused(sys::portal_set(ours, Handle::SELF_CONTEXT), Error::NoRights)?;
+    for number in 0..2 {
+        let worker = fixture.worker(number, Job::Answer)?;
+        worker.start([0, 0])?;
+        sys::portal_set(portal, worker.context)?;
+        let words = sys::portal_call(ours, [number, 7, 0, 0], fixture.deadline_ns())?;
+        require!(words == [5, number, 7], "callee {number} saw {words:?}");
+        sys::domain_kill(worker.domain, 1)?;
+        refused(sys::portal_call(ours, [0; 4], fixture.deadline_ns()), Error::PeerDead)?;
+    }
+    drop_all(&[ours, portal])
+}
+
 fn rights_and_kinds(fixture: &Fixture) -> Outcome {
     let worker = fixture.worker(0, Job::Answer)?;
     let portal = worker.portal(1)?;
     let weak = sys::cap_copy(portal, Rights::READ)?;
     refused(sys::portal_call(weak, [0; 4], fixture.deadline_ns()), Error::NoRights)?;
-    refused(sys::portal_set(portal, Handle::NONE), Error::BadArgument)?;
     refused(sys::portal_alloc(fixture.ram(), worker.context, 0, 9), Error::BadArgument)?;
-    refused(sys::portal_alloc(fixture.ram(), Handle::NONE, 0, RENDEZVOUS), Error::BadArgument)?;
     drop_all(&[weak, portal])
 }
