@@ -78,6 +78,11 @@ pub mod kind {
     /// The program of several cores that this domain is a dispatcher of: name; peer = its cores
     /// ([`super::CoreSet`]).
     pub const PROGRAM: u64 = 8;
+    /// The calls that go with a channel between two components of one core: name (contract) and
+    /// peer, as its CHANNEL record has them; handle = rendezvous portal to a worker of the server;
+    /// address, bytes = the session page, which both have; a = semaphore that the server raises;
+    /// b = badge << 32 | number of the worker << 8 | [`super::channel::CLIENT`].
+    pub const CALLS: u64 = 9;
     /// Kernel to monitor on core 0 only: the kernel command line is at address, bytes.
     pub const COMMAND_LINE: u64 = 6;
 }

@@ -38,6 +38,8 @@ pub struct ChannelPlan {
     pub server_core: u32,
     pub ring_slots: u32,
     pub bulk_bytes: u32,
+    /// The client may call a worker of the server's by a portal too: which, of those it has.
+    pub worker: Option<u8>,
 }
 
 /// What one core tells the other of a channel between them.

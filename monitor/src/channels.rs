@@ -57,6 +57,19 @@ pub(crate) struct Channel {
     halves: [Half; 2],
     /// It was brought to a server that ran already.
     announced: bool,
+    /// The client may call a worker of the server's.
+    calls: Option<Calls>,
+}
+
+/// What goes with a channel whose client may call: it outlives both ends, as the channel does.
+#[derive(Clone, Copy)]
+struct Calls {
+    /// Entrance to a worker, which the server leads to it.
+    portal: Handle,
+    /// The server raises it, the client waits at it.
+    semaphore: Handle,
+    /// The session page.
+    page: Handle,
 }
 
 /// What `open` made.
@@ -165,8 +178,8 @@ impl<M: Machine> Registry<M> {
         match self.machine.channel(segment, layout, owns) {
             Ok(memory) => {
                 let generation = memory.generation();
-                let halves = Default::default();
-                Ok(Channel { plan: plan.clone(), segment, physical, memory, generation, halves, announced: false })
+                let (halves, plan) = (Default::default(), plan.clone());
+                Ok(Channel { plan, segment, physical, memory, generation, halves, announced: false, calls: None })
             }
             Err(error) => {
                 self.machine.drop(segment);
@@ -189,6 +202,13 @@ impl<M: Machine> Registry<M> {
             if channel.is_remote() {
                 channel.halves[side as usize].slot = Some(self.machine.slot(portal.0)?);
             }
+        }
+        if channel.plan.worker.is_some() && is_local == [true; 2] {
+            let none = Calls { portal: Handle::NONE, semaphore: Handle::NONE, page: Handle::NONE };
+            let calls = channel.calls.insert(none);
+            calls.portal = self.machine.entrance(channel.plan.id)?;
+            calls.semaphore = self.machine.semaphore()?;
+            (calls.page, _) = self.machine.segment(1, false)?;
         }
         Ok(())
     }
@@ -276,6 +296,9 @@ impl<M: Machine> Registry<M> {
             half.portal.into_iter().for_each(|(portal, _)| self.machine.drop(portal));
             half.remote.into_iter().for_each(|remote| self.machine.drop(remote));
         }
+        let calls = channel.calls.map(|Calls { portal, semaphore, page }| [portal, semaphore, page]);
+        let made = calls.into_iter().flatten().filter(|handle| *handle != Handle::NONE);
+        made.for_each(|handle| self.machine.drop(handle));
         drop(channel.memory);
         self.machine.drop(channel.segment);
     }
@@ -312,6 +335,32 @@ impl<M: Machine> Registry<M> {
         (made.address, made.bytes, made.a) = (address, bytes, badge);
         made.b = if side == Side::Client { flags::CLIENT } else { 0 } | if is_remote { flags::REMOTE } else { 0 };
         Ok((made, address + bytes + PAGE_BYTES))
+    }
+
+    /// Puts what goes with the calls of a channel into a domain being made, if it has such: the
+    /// page at `address`, which it moves behind it.
+    pub(crate) fn attach_calls(
+        &mut self,
+        id: ChannelId,
+        end: End,
+        into: &crate::domains::Parts,
+        address: &mut u64,
+    ) -> Result<Option<StartRecord>, Error> {
+        let channel = self.channels.get(&id).ok_or(Error::NotFound)?;
+        let (Some(calls), Some(worker)) = (channel.calls, channel.plan.worker) else { return Ok(None) };
+        let side = side(end);
+        let mut made = record(kind::CALLS, &channel.plan.contract, channel.owner(side.other()));
+        let (portal, semaphore, flag) = match side {
+            Side::Client => (Rights::CALL, Rights::READ, flags::CLIENT),
+            Side::Server => (Rights::CONTROL, Rights::WRITE, 0),
+        };
+        made.handle = self.machine.grant(into.domain, calls.portal, portal)?.0;
+        made.a = self.machine.grant(into.domain, calls.semaphore, semaphore)?.0;
+        made.b = id << 32 | u64::from(worker) << 8 | flag;
+        self.machine.map(into.range, *address, calls.page, 0, 1, protection::READ | protection::WRITE)?;
+        (made.address, made.bytes) = (*address, PAGE_BYTES);
+        *address += 2 * PAGE_BYTES;
+        Ok(Some(made))
     }
 
     /// The client of a set of channels died: the set begins again for another, and the servers drop

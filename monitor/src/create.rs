@@ -111,6 +111,7 @@ impl<M: Machine> Registry<M> {
             let (made, next) = self.attach(*channel, *end, &parts, address, plan.generation > 1)?;
             address = next;
             records.push(made);
+            records.extend(self.attach_calls(*channel, *end, &parts, &mut address)?);
         }
         if let Some(program) = &plan.dispatcher_of {
             records.push(StartRecord { peer: program.cores, ..record(kind::PROGRAM, &program.name, "") });

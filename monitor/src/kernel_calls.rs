@@ -90,6 +90,14 @@ impl Machine for KernelCalls {
         sys::portal_alloc(Handle::ROOT_RAM, Handle::NONE, badge, portal::MAILBOX)
     }
 
+    fn entrance(&mut self, badge: u64) -> Result<Handle, Error> {
+        sys::portal_alloc(Handle::ROOT_RAM, Handle::NONE, badge, portal::RENDEZVOUS)
+    }
+
+    fn semaphore(&mut self) -> Result<Handle, Error> {
+        sys::semaphore_alloc(Handle::ROOT_RAM, 0)
+    }
+
     fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error> {
         sys::portal_set(portal, context)
     }

@@ -38,6 +38,10 @@ pub trait Machine {
 
     /// A portal with that badge, leading nowhere yet.
     fn portal(&mut self, badge: u64) -> Result<Handle, Error>;
+    /// An entrance for calls with answers, with that badge, leading nowhere yet.
+    fn entrance(&mut self, badge: u64) -> Result<Handle, Error>;
+    /// A semaphore of count 0.
+    fn semaphore(&mut self) -> Result<Handle, Error>;
     /// Makes the portal lead to a context, or nowhere.
     fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error>;
     /// A notification capability for the monitor itself.

@@ -80,6 +80,12 @@ impl Machine for Fake {
     fn portal(&mut self, _: u64) -> Result<Handle, Error> {
         self.new_handle()
     }
+    fn entrance(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn semaphore(&mut self) -> Result<Handle, Error> {
+        self.new_handle()
+    }
     fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error> {
         self.portals.insert(portal.0, context.0);
         Ok(())
@@ -189,7 +195,7 @@ fn registry(core: u32) -> Registry<Fake> {
 
 fn wire(id: u64, client_core: u32, server_core: u32) -> ChannelPlan {
     let [contract, client, server] = ["network", "ip", "driver"].map(String::from);
-    ChannelPlan { id, contract, client, server, client_core, server_core, ring_slots: 64, bulk_bytes: 0 }
+    ChannelPlan { id, contract, client, server, client_core, server_core, ring_slots: 64, bulk_bytes: 0, worker: None }
 }
 
 fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
@@ -379,6 +385,43 @@ fn whatever_fails_on_the_way_is_undone() {
         assert!(registry.domains.is_empty());
         assert!(budget < 100);
     }
+}
+
+/// Calls go with a channel as its memory does: both ends are given the same, restarts keep it, and
+/// its end, or a failure on the way, gives it back.
+#[test]
+fn calls_live_as_long_as_their_channel() {
+    let plan = ChannelPlan { worker: Some(3), ..wire(7, 0, 0) };
+    for budget in 0.. {
+        let mut registry = registry(0);
+        registry.machine.budget = Some(budget);
+        if registry.open(plan.clone(), None).is_ok() {
+            assert_eq!(budget, 6, "memory, two doorbells, and three for the calls");
+            break;
+        }
+        assert!(registry.machine.held.is_empty(), "with {budget} allocations");
+    }
+    let mut registry = registry(0);
+    registry.open(plan.clone(), None).map_err(|_| ()).unwrap();
+    let held = registry.machine.held.len();
+    let mut calls = |end| {
+        let mut address = 1 << 32;
+        let made = registry.attach_calls(7, end, &crate::domains::Parts::NONE, &mut address).unwrap().unwrap();
+        assert_eq!((made.address, address), (1 << 32, (1 << 32) + 8192));
+        (made.kind, made.handle, made.a, made.b)
+    };
+    let (server, client) = (calls(End::Server), calls(End::Client));
+    assert_eq!(server, (abi::start::kind::CALLS, client.1, client.2, 7 << 32 | 3 << 8));
+    assert_eq!(client.3, server.3 | abi::start::channel::CLIENT);
+    assert_eq!(calls(End::Server), server, "its successor finds the same");
+    assert_eq!(registry.machine.held.len(), held);
+    registry.close(7);
+    assert!(registry.machine.held.is_empty());
+    // Between cores there are none.
+    let mut registry = self::registry(1);
+    registry.open(ChannelPlan { worker: Some(3), ..wire(7, 0, 1) }, None).map_err(|_| ()).unwrap();
+    let none = registry.attach_calls(7, End::Server, &crate::domains::Parts::NONE, &mut 0);
+    assert!(none.unwrap().is_none());
 }
 
 #[test]

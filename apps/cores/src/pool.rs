@@ -46,6 +46,7 @@ pub async fn claim(bench: &Bench) -> Outcome {
 pub async fn occupied(bench: &Bench) -> Outcome {
     let core = bench.last_core();
     let plan = ChannelPlan {
+        worker: None,
         id: 1 << 40,
         contract: String::from("none"),
         client: String::from("none"),

@@ -33,7 +33,7 @@ pub const ROOT_FILES_MAX: usize = 262_144;
 /// Longest name of one, as [`file_name`] has it.
 pub const NAME_BYTES_MAX: usize = 255;
 /// First bytes of both files; raised when a type below changes.
-pub const VERSION: [u8; 4] = *b"PEL5";
+pub const VERSION: [u8; 4] = *b"PEL6";
 
 /// A limit of memory that says: all that the core has, but a part for what else runs there.
 pub const ALL_MEMORY: u32 = u32::MAX;
@@ -104,6 +104,8 @@ pub struct Component {
     pub devices: Vec<String>,
     /// Memory that outlives it; components that name the same region share it.
     pub regions: Vec<Region>,
+    /// Which workers it has for calls of clients of its own core.
+    pub workers: Workers,
 }
 
 impl Component {
@@ -172,6 +174,30 @@ impl Placement {
         let cores = cores.max(1);
         let index = (cores.ilog2() as usize).min(wishes.len().saturating_sub(1));
         Some(wishes.get(index).copied().unwrap_or(0).min(cores - 1))
+    }
+}
+
+/// Workers of a server: contexts without time of their own, which serve their callers on the
+/// callers' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Workers {
+    /// None: it is spoken to by rings only.
+    #[default]
+    None,
+    /// One for all clients of a core.
+    Core,
+    /// One for each client.
+    Client,
+}
+
+impl Workers {
+    /// Which of the workers a client calls that is the server's so many-th on its core.
+    pub fn of_client(self, number: u8) -> Option<u8> {
+        match self {
+            Workers::None => None,
+            Workers::Core => Some(0),
+            Workers::Client => Some(number),
+        }
     }
 }
 
@@ -253,6 +279,7 @@ mod tests {
                 restart: Restart::Always,
                 devices: vec![],
                 regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false, pool: false }],
+                workers: Workers::Client,
             }],
             linux: Linux::default(),
         }

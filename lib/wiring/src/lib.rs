@@ -74,7 +74,9 @@ pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
                 let server = if is_own { next() } else { server_of(system, used, *core, cores) };
                 let Some((server, server_core)) = server else { continue };
                 let id = all.len() as ChannelId + 1;
-                all.push(plan(id, &used.contract, (client, *core), (&server, server_core)));
+                let plan = plan(id, &used.contract, (client, *core), (&server, server_core));
+                let worker = worker(system, used, &plan, &all);
+                all.push(ChannelPlan { worker, ..plan });
             }
         }
     }
@@ -125,7 +127,19 @@ pub fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u
         server_core: server.1,
         ring_slots,
         bulk_bytes,
+        worker: None,
     }
+}
+
+/// Which worker of its server a channel's client calls; `others` are those before it. Only `blocks`
+/// has calls, and only between components of one core.
+fn worker(system: &System, used: &Use, plan: &ChannelPlan, others: &[ChannelPlan]) -> Option<u8> {
+    if plan.contract != BLOCKS || plan.client_core != plan.server_core {
+        return None;
+    }
+    let workers = system.components.iter().find(|component| component.name == used.server)?.workers;
+    let before = others.iter().filter(|other| other.server == plan.server && other.worker.is_some()).count();
+    workers.of_client(u8::try_from(before).ok()?)
 }
 
 /// What each domain of a component gets, with its core. `channels` are those of [`channels`].
@@ -224,7 +238,7 @@ pub fn first_components(system: &System) -> Vec<&Component> {
 mod tests {
     use super::*;
     use alloc::vec;
-    use system::Placement;
+    use system::{Placement, Workers};
 
     fn made(name: &str, cores: &[u32], uses: &[&str]) -> Component {
         Component {
@@ -239,6 +253,7 @@ mod tests {
             restart: Restart::Always,
             devices: vec![],
             regions: vec![],
+            workers: Workers::None,
         }
     }
 
@@ -337,6 +352,29 @@ mod tests {
             components.iter().map(concerned).collect::<Vec<_>>(),
             [vec![4, 5, 6], vec![1, 2, 5, 6], vec![3, 6], vec![4]]
         );
+    }
+
+    #[test]
+    fn clients_of_the_servers_core_call_its_workers() {
+        let disk = |workers| Component { provides: vec![BLOCKS.into()], workers, ..made("disk", &[0], &[]) };
+        let client = |name: &str, core| Component {
+            uses: vec![Use { contract: BLOCKS.into(), server: "disk".into() }],
+            ..made(name, &[core], &[])
+        };
+        let called = |workers| {
+            let components = vec![
+                disk(workers),
+                client("near", 0),
+                client("far", 1),
+                client("next", 0),
+                made("other", &[0], &["disk"]),
+            ];
+            let all = channels(&System { components, ..System::default() }, 2);
+            all.into_iter().map(|plan| plan.worker).collect::<Vec<_>>()
+        };
+        assert_eq!(called(Workers::None), [None; 4]);
+        assert_eq!(called(Workers::Core), [Some(0), None, Some(0), None]);
+        assert_eq!(called(Workers::Client), [Some(0), None, Some(1), None]);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod tests {
             server_core,
             ring_slots: 8,
             bulk_bytes: 0,
+            worker: None,
         }
     }
 

@@ -187,6 +187,7 @@ mod tests {
     fn a_server_that_starts_again_is_brought_the_sets_in_use() {
         let mut table = Table::new();
         let plan = |server: &str| ChannelPlan {
+            worker: None,
             id: 1,
             contract: "files".into(),
             client: "linux".into(),

@@ -299,6 +299,7 @@ mod tests {
             restart,
             devices: Vec::new(),
             regions: Vec::new(),
+            workers: system::Workers::None,
         };
         Entry::new(&component, 3)
     }

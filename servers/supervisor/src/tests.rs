@@ -187,6 +187,7 @@ fn description() -> System {
         restart: Restart::Always,
         devices: Vec::new(),
         regions: Vec::new(),
+        workers: system::Workers::None,
     });
     let linux = Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses: Vec::new() };
     System { components: components.into(), linux }

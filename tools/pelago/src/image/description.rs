@@ -12,7 +12,7 @@ use petgraph::{algo::toposort, graph::DiGraph};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use system::{Component, Linux, Placement, Region, Restart, System, Use};
+use system::{Component, Linux, Placement, Region, Restart, System, Use, Workers};
 
 /// abi's name fields hold 32 bytes with a zero at the end.
 const NAME_BYTES_MAX: usize = 31;
@@ -25,6 +25,10 @@ pub const MONITOR: &str = "monitor";
 /// The contract of a core's name cache, and that of the name server.
 const LOOKUP: &str = "lookup";
 const NAMES: &str = "names";
+/// The contract that workers serve, and the only two servers of it of which one's calls may lead on
+/// to the other.
+const BLOCKS: &str = "blocks";
+const NESTED: (&str, &str) = ("crypto", "disk");
 /// What a machine may be without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,6 +77,7 @@ struct Entry {
     devices: Vec<String>,
     #[serde(default)]
     regions: Vec<RegionEntry>,
+    workers: Option<WorkersName>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +103,24 @@ enum Core {
 enum RestartName {
     Always,
     Never,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WorkersName {
+    /// A component of one domain has one core.
+    One,
+    Core,
+    Client,
+}
+
+impl WorkersName {
+    fn workers(self) -> Workers {
+        match self {
+            WorkersName::One | WorkersName::Core => Workers::Core,
+            WorkersName::Client => Workers::Client,
+        }
+    }
 }
 
 /// Reads and checks the page at `path`: the system of a machine without any [`Part`].
@@ -152,7 +175,29 @@ fn checked(page: Page) -> Result<System> {
     let mut system = in_boot_order(components)?;
     system.linux = linux(page.linux, &system.components)?;
     check_lookups(&system)?;
+    check_workers(&system)?;
     Ok(system)
+}
+
+/// Workers serve `blocks`; and as a call waits for those that it leads to, one server with workers
+/// stands before another only where that is known to end: an encrypted disk's.
+fn check_workers(system: &System) -> Result<()> {
+    let has_workers = |name: &str| system.components.iter().any(|it| it.name == name && it.workers != Workers::None);
+    for component in system.components.iter().filter(|component| component.workers != Workers::None) {
+        let Component { name, provides, uses, core, .. } = component;
+        ensure!(provides.iter().any(|it| it == BLOCKS), "{name}: workers serve {BLOCKS}, which it does not provide");
+        ensure!(!core.is_program(), "{name}: workers of a program of several cores are not there yet");
+        for used in uses.iter().filter(|used| used.contract == BLOCKS && has_workers(&used.server)) {
+            ensure!(
+                (name.as_str(), used.server.as_str()) == NESTED,
+                "{name}: its calls would lead on to {}; only {} may stand before {}: take its workers away",
+                used.server,
+                NESTED.0,
+                NESTED.1
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A component may ask for what somebody provides and spawn can connect it to.
@@ -213,7 +258,20 @@ fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
 
 fn component(entry: Entry) -> Result<Component> {
     let Entry {
-        name, program, core, cores, priority, memory, provides, uses, binds, restart, devices, regions, ..
+        name,
+        program,
+        core,
+        cores,
+        priority,
+        memory,
+        provides,
+        uses,
+        binds,
+        restart,
+        devices,
+        regions,
+        workers,
+        ..
     } = entry;
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
     for name in [&name]
@@ -264,6 +322,7 @@ fn component(entry: Entry) -> Result<Component> {
         restart,
         devices,
         regions,
+        workers: workers.map_or(Workers::None, WorkersName::workers),
     })
 }
 
@@ -385,6 +444,19 @@ mod tests {
         assert_eq!(pages("linux", "all").unwrap(), system::ALL_MEMORY);
     }
 
+    /// Two servers of `blocks` with workers, of which the first uses the second.
+    fn nested(first: &str, second: &str) -> String {
+        let uses = format!("'{second}/blocks'");
+        entry(second, "'blocks'", "") + "workers = 'core'\n" + &entry(first, "'blocks'", &uses) + "workers = 'client'\n"
+    }
+
+    #[test]
+    fn calls_of_a_client_lead_to_an_encrypted_disk_and_on() {
+        let page = nested("crypto", "disk") + &entry("x", "", "'crypto/blocks'") + LINUX;
+        let workers: Vec<_> = parse(&page, &[]).unwrap().components.iter().map(|component| component.workers).collect();
+        assert_eq!(workers, [Workers::Core, Workers::Client, Workers::None]);
+    }
+
     #[test]
     fn mistakes_are_named() {
         let every = |name: &str| entry(name, "", "").replace("[0, 1]", "'every'");
@@ -412,6 +484,11 @@ mod tests {
             (entry("x", "'lookup'", ""), "monitor's"),
             (entry("monitor", "'a'", "") + &entry("x", "'b'", "") + "binds = ['b', 'a']\n", "x binds Some(\"a\")"),
             (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
+            (entry("x", "'a'", "") + "workers = 'core'\n", "workers serve blocks"),
+            (every("x").replace("provides = []", "provides = ['blocks']") + "workers = 'core'\n", "not there yet"),
+            (entry("x", "'blocks'", "") + "workers = 'two'\n", "unknown variant"),
+            (nested("far", "disk"), "far: its calls would lead on to disk"),
+            (nested("crypto", "far"), "only crypto may stand before disk"),
         ];
         for (text, words) in cases {
             let message = format!("{:#}", parse(&(text + LINUX), &[]).unwrap_err());
