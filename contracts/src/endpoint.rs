@@ -65,6 +65,8 @@ pub enum InjectedFault {
     Block,
     /// Panics.
     Panic,
+    /// Its workers loop for ever in their next call. One without workers goes on.
+    Worker,
 }
 
 /// Wiring at run time. Order: as sent. Rights: the component's own monitor only, which made the

@@ -18,6 +18,8 @@ pub enum Chaos {
     Hang,
     /// Makes it wait for ever in the kernel: the stall path without any use of time.
     Block,
+    /// Makes its workers loop for ever in their next call, on their callers' time.
+    Worker,
 }
 
 /// How a component came back.

@@ -183,9 +183,11 @@ impl EndpointServer for Endpoint {
 /// Breaks this component on purpose, for tests of recovery.
 pub fn inject_fault(how: InjectedFault) {
     match how {
-        // SAFETY: page 0 is never mapped: the kernel ends the component here, as the test
-        // asks; nothing is read.
-        InjectedFault::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
+        InjectedFault::Fault => {
+            // SAFETY: page 0 is never mapped: the kernel ends the component here, as the test
+            // asks; nothing is read.
+            unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() };
+        }
         InjectedFault::Hang => loop {
             core::hint::spin_loop();
         },
@@ -194,7 +196,8 @@ pub fn inject_fault(how: InjectedFault) {
             let _ = crate::semaphore(0).map(|nobody_ups| nobody_ups.down(u64::MAX));
         },
         InjectedFault::Panic => panic!("asked for by a test of recovery"),
-    };
+        InjectedFault::Worker => crate::companion::hang_workers(),
+    }
 }
 
 #[cfg(all(test, not(target_os = "none")))]

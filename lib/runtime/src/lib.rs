@@ -79,7 +79,7 @@ mod watch;
 
 pub use backoff::Backoff;
 pub use channel::{Bulk, Clients, Holders, IN_FLIGHT, Peer};
-pub use companion::Companion;
+pub use companion::{Companion, Serve, Vectors, Waiter, Worker};
 pub use endpoint::{Incoming, inject_fault};
 pub use executor::{
     TaskId, abort, begin, is_at_rest, is_due, notified, reserve, sleep_until, spawn, take_in_all, yield_now,
@@ -89,7 +89,7 @@ pub use map::map_segment;
 pub use platform::{log_line, now_ns};
 pub use random::fill_random;
 pub use semaphore::{Gate, Semaphore, semaphore};
-pub use start::{Device, Program, Region, Start, WireError};
+pub use start::{Calls, Device, Page, Program, Region, Start, WireError};
 pub use time::{TimedOut, realtime_moment, realtime_ns, sleep, timeout};
 pub use watch::Watch;
 
@@ -117,19 +117,6 @@ pub fn rest(looks: bool) {
 #[macro_export]
 macro_rules! log {
     ($($text:tt)*) => { $crate::log_line(::core::format_args!($($text)*)) };
-}
-
-/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it
-/// belongs.
-#[cfg(target_os = "none")]
-#[macro_export]
-macro_rules! main {
-    ($component:path) => {
-        #[unsafe(no_mangle)]
-        extern "C" fn component_start() -> ! {
-            $crate::enter($component)
-        }
-    };
 }
 
 /// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it

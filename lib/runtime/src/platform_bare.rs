@@ -1,4 +1,4 @@
-//! On Pelago: start page, time stamp counter, kernel calls.
+//! On Pelago: entry, start page, time stamp counter, kernel calls.
 
 use core::arch::{asm, global_asm};
 use core::fmt::{Arguments, Write};
@@ -56,6 +56,17 @@ pub fn now_ns() -> u64 {
     let header = header();
     let ticks = ((high as u64) << 32 | low as u64).saturating_sub(header.tsc_at_boot);
     ((ticks as u128 * header.tsc_to_ns_mul as u128) >> 32) as u64
+}
+
+/// Makes `$component`, an `async fn(Start)`, the program.
+#[macro_export]
+macro_rules! main {
+    ($component:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn component_start() -> ! {
+            $crate::enter($component)
+        }
+    };
 }
 
 /// Runs a component to its end.

@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ptr::NonNull;
 use core::slice;
+use core::sync::atomic::AtomicU64;
 
-use abi::Handle;
 use abi::start::{self, Entrance, StartHeader, StartRecord, kind, text};
+use abi::{Handle, PAGE_BYTES};
 use channel::{Bulk, Client, ClientChannel, Memory, Peer, ServerChannel, Wiring};
 use contracts::endpoint::{BindError, EndpointEvents};
 
@@ -48,6 +49,26 @@ impl Region {
         // components use regions as shared memory.
         unsafe { Bulk::at(start, self.bytes as usize, None) }
     }
+}
+
+/// Words that two components share, each read and written at once.
+pub type Page = [AtomicU64; PAGE_BYTES as usize / 8];
+
+/// What goes with a channel by which calls are made too.
+#[derive(Clone)]
+pub struct Calls {
+    /// The other component.
+    pub peer: String,
+    /// The entrance to the server's worker.
+    pub portal: Handle,
+    /// The server raises it, the client waits at it.
+    pub semaphore: Handle,
+    /// What both see: the session page.
+    pub page: &'static Page,
+    /// The badge of the client's capability for the portal.
+    pub badge: u64,
+    /// Which of the server's workers is called.
+    pub worker: u8,
 }
 
 /// A device that was given at start.
@@ -237,6 +258,20 @@ impl Start {
         record.and_then(|record| core::str::from_utf8(mapped(record)).ok()).unwrap_or("")
     }
 
+    /// The calls that go with channels of a contract: those that this component makes, or those
+    /// that it serves.
+    pub fn calls(&self, contract: &str, is_client: bool) -> Vec<Calls> {
+        let side = if is_client { start::channel::CLIENT } else { 0 };
+        let all = self.inner.records.iter();
+        let ours = all.filter(|record| {
+            record.kind == kind::CALLS
+                && text(&record.name) == contract
+                && record.b & start::channel::CLIENT == side
+                && record.bytes == PAGE_BYTES
+        });
+        ours.map(calls).collect()
+    }
+
     /// A device.
     pub fn device(&self, name: &str) -> Option<Device> {
         let record = self.record(kind::DEVICE, name)?;
@@ -305,6 +340,20 @@ fn records() -> Vec<StartRecord> {
     // SAFETY: the start page holds that many records after its header (kernel or loader made it),
     // mapped for the component's life.
     unsafe { slice::from_raw_parts(first, header.record_count as usize) }.to_vec()
+}
+
+fn calls(record: &StartRecord) -> Calls {
+    // SAFETY: the loader mapped the page readable and writable for the component's life; it is
+    // reached as atomic words only.
+    let page = unsafe { &*core::ptr::with_exposed_provenance::<Page>(record.address as usize) };
+    Calls {
+        peer: text(&record.peer).to_string(),
+        portal: Handle(record.handle),
+        semaphore: Handle(record.a),
+        page,
+        badge: record.b >> 32,
+        worker: (record.b >> 8) as u8,
+    }
 }
 
 /// How a record's channel is reached.

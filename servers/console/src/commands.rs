@@ -259,6 +259,7 @@ fn verb(what: Chaos) -> &'static str {
         Chaos::Fault => "faulted",
         Chaos::Hang => "hung",
         Chaos::Block => "blocked",
+        Chaos::Worker => "hung the workers of",
     }
 }
 

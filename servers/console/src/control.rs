@@ -23,7 +23,7 @@ pub const HELP: [&str; 8] = [
     "components [-d]               what runs, and where; -d: each dispatcher (a program of several cores has one for each core)",
     "cores                         what each core runs and for whom, its time and memory, and its kernel's objects",
     "core N halt|run               halt a core that has no components, or start it again",
-    "chaos kill|hang|block|fault NAME  break a component, and wait until it serves again",
+    "chaos kill|hang|block|fault|worker NAME  break a component, or its workers, and wait until it serves again",
     "chaos HOW NAME then HOW NAME MS   break two, the second MS milliseconds after the first",
     "names CONTRACT                who serves a contract, nearest first, and what this core's name cache did",
     "poweroff                      end the machine",
@@ -135,7 +135,7 @@ impl Command {
                 let ms = ms.parse().ok().filter(|ms| *ms <= PAIR_MS_MAX).ok_or("that is no pause of 0 to 1000 ms")?;
                 Command::Pair([first, (chaos(what)?, component_name(name)?)], ms)
             }
-            (Some("chaos"), ..) => return Err("chaos needs what and whom: chaos kill|hang|block|fault NAME"),
+            (Some("chaos"), ..) => return Err("chaos needs what and whom: chaos kill|hang|block|fault|worker NAME"),
             _ => return Err("no such command; help lists them"),
         };
         Ok(command)
@@ -160,7 +160,8 @@ fn chaos(word: &str) -> Result<Chaos, &'static str> {
         "hang" => Ok(Chaos::Hang),
         "block" => Ok(Chaos::Block),
         "fault" => Ok(Chaos::Fault),
-        _ => Err("chaos can kill, hang, block or fault a component"),
+        "worker" => Ok(Chaos::Worker),
+        _ => Err("chaos can kill, hang, block or fault a component, or hang its workers: worker"),
     }
 }
 

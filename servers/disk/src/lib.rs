@@ -1,5 +1,5 @@
-//! What the disk server keeps beside its driver: who waits for which request, and how the driver's
-//! words are the contract's.
+//! What the disk server keeps beside its driver: who waits for which request, those who call, and
+//! how the driver's words are the contract's.
 //!
 //! Deliberately unknown here: devices, channels.
 #![no_std]
@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod calls;
 pub mod waiting;
 pub mod words;
 

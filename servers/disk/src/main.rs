@@ -1,7 +1,8 @@
 //! Wires the driver to its device, its regions and the clients of `blocks`.
 //!
 //! Each client's requests wait in tasks of their own; one task waits for interrupts, one does a
-//! turn after either: what was asked together is given to the device together.
+//! turn after either: what was asked together is given to the device together. Clients of this core
+//! may call workers, whose news the same turn takes: this context alone reaches the device.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -12,8 +13,11 @@ mod without;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use block_calls::Ended;
+use channel::ServerChannel;
 use contracts::blocks::{self, BlocksError, BlocksEvents, BlocksServer, Disk, Extent, Flushed, serve_blocks};
 use core::cell::{Cell, RefCell};
+use disk_core::calls::{Bits, Callers};
 use disk_core::waiting::Waiting;
 use disk_core::words;
 use packet::Notify;
@@ -36,6 +40,8 @@ const RESETS_APART_NS: u64 = 1_000_000_000;
 const INTERRUPT: u64 = 1 << 56;
 /// Badge bit of the interrupt for a changed configuration.
 const CHANGED: u64 = 1 << 57;
+/// Badge bits of the workers: they have news, and one hangs.
+const CALLS: Bits = Bits { news: 1 << 58, stall: 1 << 59 };
 /// Status of a driver that cannot go on: the supervisor sees a failure, not an end in order.
 const FAILED: u64 = 1;
 /// No sectors.
@@ -51,6 +57,7 @@ struct Service {
     /// Somebody looks whether the device does something.
     is_watched: Cell<bool>,
     waiting: Waiting,
+    callers: Callers,
     wakeup: Notify,
     /// Notified after each turn.
     turned: Notify,
@@ -67,18 +74,29 @@ impl Service {
         if let Err(error) = self.driver.borrow_mut().restart(&mut Card::new(self.claim, RESET_NS)) {
             fail(format_args!("the device does not come back: {error:?}"));
         }
-        if !self.tell() && last_ns.is_some_and(|last_ns| now_ns - last_ns < RESETS_APART_NS) {
+        if !self.tell(now_ns) && last_ns.is_some_and(|last_ns| now_ns - last_ns < RESETS_APART_NS) {
             fail(format_args!("the device had to be reset twice within a second"));
         }
         self.wakeup.notify();
     }
 
-    /// Tells who waits what ended; whether anything did.
-    fn tell(&self) -> bool {
+    /// Tells who waits what ended, as was seen at `seen_ns`; whether anything did.
+    fn tell(&self, seen_ns: u64) -> bool {
         let ends = self.driver.borrow_mut().take_output();
         let is_some = !ends.is_empty();
-        ends.into_iter().for_each(|end| self.waiting.end(end));
+        for end in ends {
+            if !self.callers.end(&end, seen_ns) {
+                self.waiting.end(end);
+            }
+        }
+        self.callers.signal();
         is_some
+    }
+
+    /// Takes what clients have called for.
+    fn take_calls(&self) {
+        let mut driver = self.driver.borrow_mut();
+        self.callers.take(|request| driver.submit(request).map_err(|why| Ended::Failed(words::refused(why))));
     }
 
     /// The configuration changed: the disk has another size, or the device gave up.
@@ -92,6 +110,7 @@ impl Service {
             Ok(true) => {
                 let sectors = self.driver.borrow().disk().sectors;
                 runtime::log!("the disk has {sectors} sectors now");
+                self.callers.resize(sectors);
                 for client in self.clients.borrow().iter() {
                     // One that cannot be told finds out: what is behind the end is refused.
                     let _ = BlocksEvents::new(client).resized(sectors);
@@ -103,12 +122,15 @@ impl Service {
 
     /// One turn: looks at the device, tells who waits, gives the device what is new.
     fn turn(&self) {
+        let seen_ns = runtime::now_ns();
+        self.take_calls();
         let looked = self.driver.borrow_mut().look();
         if looked.is_err() {
             self.restart("it broke the protocol");
         }
         self.driver.borrow_mut().flush();
-        self.tell();
+        self.callers.programmed();
+        self.tell(seen_ns);
     }
 }
 
@@ -146,7 +168,9 @@ impl Session {
 
 impl BlocksServer for Session {
     async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
-        let Service { driver, turned, .. } = &*self.service;
+        let Service { driver, turned, callers, .. } = &*self.service;
+        self.service.take_calls();
+        callers.attached(self.client, first);
         driver.borrow_mut().abandon(self.client, first);
         turned.until(|| !driver.borrow().holds(self.client, first)).await;
         let driver = driver.borrow();
@@ -240,6 +264,39 @@ async fn changes(service: Rc<Service>) {
     }
 }
 
+/// A worker that hangs ends with all of this: its callers hear it, and ask the next.
+async fn workers_hang() {
+    runtime::notified(CALLS.stall).await;
+    fail(format_args!("a worker hangs"));
+}
+
+async fn news(service: Rc<Service>) {
+    loop {
+        runtime::notified(CALLS.news).await;
+        service.wakeup.notify();
+    }
+}
+
+/// Starts the workers for those clients that may call.
+fn callers(start: &Start, driver: &BlockDriver, channels: &[ServerChannel]) -> Callers {
+    let calls = start.calls(blocks::NAME, false);
+    let client = |(client, channel): (u8, &ServerChannel)| {
+        let calls = calls.iter().find(|calls| calls.peer == channel.peer().name()).cloned();
+        (calls, words::disk(driver.disk(), driver.part(client).unwrap_or_default()))
+    };
+    match Callers::start((0..).zip(channels).map(client).collect(), CALLS) {
+        Ok(callers) => {
+            match callers.workers() {
+                0 => (),
+                1 => runtime::log!("1 worker for calls"),
+                workers => runtime::log!("{workers} workers for calls"),
+            }
+            callers
+        }
+        Err(error) => fail(format_args!("no workers for calls: {error:?}")),
+    }
+}
+
 /// Brings the device up.
 fn open(start: &Start, clients: usize) -> Option<(BlockDriver, Claim, Found)> {
     let Some(found) = start.device("virtio-blk") else {
@@ -284,7 +341,9 @@ async fn component(start: Start) {
     let pending = driver.pending();
     let sectors = driver.disk().sectors;
     runtime::log!("{sectors} sectors, start {}, {pending} requests under way", start.generation());
+    let callers = callers(&start, &driver, &channels);
     let service = Rc::new(Service {
+        callers,
         claim,
         driver: RefCell::new(driver),
         reset_ns: Cell::new(None),
@@ -299,6 +358,8 @@ async fn component(start: Start) {
     runtime::spawn(turns(service.clone()));
     runtime::spawn(changes(service.clone()));
     runtime::spawn(settle_in(service.clone()));
+    runtime::spawn(news(service.clone()));
+    runtime::spawn(workers_hang());
     for (client, channel) in (0..).zip(channels) {
         service.clients.borrow_mut().push(channel.peer().clone());
         runtime::spawn(serve_blocks(Rc::new(Session { service: service.clone(), client }), channel));

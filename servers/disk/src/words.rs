@@ -1,8 +1,11 @@
 //! The contract's words for the driver's.
 
+use block_calls::Ended;
 use contracts::blocks::{BlocksError, Disk, Extent};
 use virtio_blk::request::REQUESTS_EACH_MAX;
-use virtio_blk::{Failure, Geometry, Operation, Refused, Request};
+use virtio_blk::{Answer, Failure, Geometry, Operation, Refused, Request};
+
+use crate::waiting::Outcome;
 
 /// What a client is told of the disk; `part` is its part of the data region.
 pub fn disk(geometry: &Geometry, part: (u32, u32)) -> Disk {
@@ -42,5 +45,27 @@ pub fn failed(how: Failure) -> BlocksError {
     match how {
         Failure::Io => BlocksError::Io,
         Failure::Unsupported => BlocksError::Unsupported,
+    }
+}
+
+/// A request that a client called for.
+pub fn called(client: u8, asked: &block_calls::Request) -> Request {
+    let operation = match asked.operation {
+        block_calls::Operation::Read => Operation::Read,
+        block_calls::Operation::Write => Operation::Write,
+        block_calls::Operation::Flush => Operation::Flush,
+        block_calls::Operation::Discard => Operation::Discard,
+        block_calls::Operation::WriteZeroes { may_discard } => Operation::WriteZeroes { may_discard },
+    };
+    request(client, asked.number, operation, asked.extent, asked.offset)
+}
+
+/// How it ended.
+pub fn ended(outcome: Outcome) -> Ended {
+    match outcome {
+        // A name does not fit: nobody calls for it.
+        Ok(Answer::Done | Answer::Identity(_)) => Ended::Done,
+        Ok(Answer::WritesThrough) => Ended::WritesThrough,
+        Err(how) => Ended::Failed(failed(how)),
     }
 }

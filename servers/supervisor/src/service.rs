@@ -162,13 +162,14 @@ impl Shared {
         domain: DomainId,
         after_ns: u64,
     ) -> Result<(), SupervisorError> {
-        let by_hang = matches!(what, Chaos::Hang | Chaos::Block);
+        let by_hang = matches!(what, Chaos::Hang | Chaos::Block | Chaos::Worker);
         self.0.with(component, |entry| entry.is_broken(by_hang, now_ns() + after_ns));
         let how = match what {
             Chaos::Kill => FaultKind::Kill(KILLED),
             Chaos::Fault => FaultKind::Inject(InjectedFault::Fault),
             Chaos::Hang => FaultKind::Inject(InjectedFault::Hang),
             Chaos::Block => FaultKind::Inject(InjectedFault::Block),
+            Chaos::Worker => FaultKind::Inject(InjectedFault::Worker),
         };
         answer(self.0.monitor.inject_fault(core, domain, how, after_ns)).await.map_err(|_| SupervisorError::NotFound)
     }
@@ -180,6 +181,8 @@ impl Shared {
             Chaos::Fault => InjectedFault::Fault,
             Chaos::Hang => InjectedFault::Hang,
             Chaos::Block => InjectedFault::Block,
+            // A monitor has no workers.
+            Chaos::Worker => return Err(SupervisorError::NotFound),
         };
         self.0.monitor.inject_monitor_fault(core, how, after_ns).map_err(|_| SupervisorError::TimedOut)
     }

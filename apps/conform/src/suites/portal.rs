@@ -3,7 +3,7 @@
 use abi::layout::portal::{MAILBOX, RENDEZVOUS};
 use abi::{Call, Error, Handle, Rights};
 use core::sync::atomic::{AtomicU64, Ordering};
-use runtime::Companion;
+use runtime::{Companion, Serve, Vectors};
 use sys::Rendezvous;
 use worker::{Job, SHARED, ScriptedDomain};
 
@@ -11,7 +11,7 @@ use crate::{Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
     callers_wait_and_are_served_in_order,
-    mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, a_portal_outlives_its_callees, rights_and_kinds);
+    mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, a_portal_outlives_its_callees, workers_keep_their_vector_registers, rights_and_kinds);
 
 fn call_and_reply(fixture: &Fixture) -> Outcome {
     let worker = fixture.worker(0, Job::Answer)?;
@@ -178,6 +178,47 @@ fn a_portal_outlives_its_callees(fixture: &Fixture) -> Outcome {
         refused(sys::portal_call(ours, [0; 4], fixture.deadline_ns()), Error::PeerDead)?;
     }
     drop_all(&[ours, portal])
+}
+
+/// Puts a word into a vector register, and tells it in another call.
+struct InVectors;
+
+impl Serve for InVectors {
+    #[cfg(target_arch = "x86_64")]
+    fn serve(&self, _: u64, [is_told, word, ..]: [u64; 4]) -> [u64; 3] {
+        let mut kept = 0_u64;
+        // SAFETY: the program is built without vector registers, so nothing else uses it.
+        unsafe {
+            if is_told == 0 {
+                core::arch::asm!("movq xmm7, {}", in(reg) word, options(nomem, nostack, preserves_flags));
+            } else {
+                core::arch::asm!("movq {}, xmm7", out(reg) kept, options(nomem, nostack, preserves_flags));
+            }
+        }
+        [kept, 0, 0]
+    }
+}
+
+/// Each of two workers that asked for vector registers has its own, from one call to the next.
+fn workers_keep_their_vector_registers(fixture: &Fixture) -> Outcome {
+    static SERVER: InVectors = InVectors;
+    let hung = 1 << (runtime::OWN_BITS.start + 5);
+    // SAFETY: it reaches registers only.
+    let start = || unsafe { runtime::Worker::start(&SERVER, Vectors::Own, 1_000_000_000, hung) };
+    let workers = [start()?, start()?];
+    let mut portals = [Handle::NONE; 2];
+    for (worker, portal) in workers.iter().zip(&mut portals) {
+        *portal = sys::portal_alloc(fixture.ram(), Handle::NONE, 1, RENDEZVOUS)?;
+        worker.lead(*portal)?;
+    }
+    for (word, portal) in (71..).zip(portals) {
+        sys::portal_call(portal, [0, word, 0, 0], fixture.deadline_ns())?;
+    }
+    for (word, portal) in (71..).zip(portals) {
+        let [kept, ..] = sys::portal_call(portal, [1, 0, 0, 0], fixture.deadline_ns())?;
+        require!(kept == word, "a worker that kept {word} has {kept}");
+    }
+    drop_all(&portals)
 }
 
 fn rights_and_kinds(fixture: &Fixture) -> Outcome {

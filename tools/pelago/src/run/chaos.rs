@@ -25,6 +25,8 @@ enum Action {
     Block { component: String },
     /// Make a component access memory that is not mapped
     Fault { component: String },
+    /// Make the workers of a component, which serve calls, answer none
+    Worker { component: String },
 }
 
 /// Sends the request to the running instance and prints the reply.
@@ -34,6 +36,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Action::Hang { component } => ("hang", component),
         Action::Block { component } => ("block", component),
         Action::Fault { component } => ("fault", component),
+        Action::Worker { component } => ("worker", component),
     };
     if !component.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.') {
         bail!("`{component}` is no component's name; system/default.toml lists them");

@@ -19,6 +19,7 @@ mod coverage;
 mod damaged_frames;
 mod datagrams;
 mod disk;
+mod disk_calls;
 mod disk_option;
 mod double_faults;
 mod epoll;
@@ -85,6 +86,7 @@ pub fn all() -> Vec<Scenario> {
         counts::scenarios(),
         multicore_program::scenarios(),
         disk::scenarios(),
+        disk_calls::scenarios(),
         programs::scenarios(),
         files::scenarios(),
         volume::scenarios(),

@@ -1,0 +1,361 @@
+//! The same by calls (`lib/block-calls`): batches, what is refused, what a request goes through,
+//! and rounds of patterns, on when the disk server ends. Named `sleeper` it asks for all that it
+//! may, and never picks up.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use abi::Error;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use block_calls::{BATCH_MAX, CallFailure, Called, Ended, Operation, Request, SLOTS, Session, slots};
+use contracts::blocks::{self, BlocksClient, BlocksError, Disk, Extent};
+use core::cell::Cell;
+use disk_check_core::{SECTOR_BYTES, pieces, word};
+use runtime::{Bulk, Start, Waiter};
+
+/// Sectors that are written: 2 MiB, or the disk.
+const SECTORS: u64 = 4096;
+/// Rounds, unless it goes on for ever.
+const ROUNDS: u32 = 4;
+/// Reads of which it tells what they went through.
+const TRACED: usize = 100;
+const FOREVER: &str = "disk-calls.forever";
+/// The name of the one that never picks up.
+const SLEEPER: &str = "sleeper";
+/// Badge bit of the semaphore.
+const RAISED: u64 = 1 << 60;
+/// The priority of the description, in classes.
+const PRIORITY: u64 = 2;
+/// Every call has a deadline. One that a busy host lets pass is made again.
+const CALL_NS: u64 = 1_000_000_000;
+const AGAIN_NS: u64 = 1_000_000;
+/// What stands in the data region before a read.
+const NOTHING: u8 = 0xee;
+const BLOCK_SECTORS: u32 = 8;
+/// A device has so long for a batch, and a host that is busy so many tries.
+const BATCH_NS: u64 = 20_000_000;
+const BATCHES_MAX: u32 = 20;
+
+struct Caller {
+    blocks: BlocksClient,
+    session: Session,
+    data: Bulk,
+    disk: Disk,
+    first: u64,
+    /// Number of the next request.
+    next: Cell<u64>,
+    calls: Cell<u64>,
+    /// How often the server was found ended.
+    deaths: Cell<u64>,
+    /// How often a call came to its deadline.
+    late: Cell<u64>,
+}
+
+impl Caller {
+    fn request(&self, operation: Operation, extent: Extent, offset: u32) -> Request {
+        Request { operation, number: self.next.replace(self.next.get() + 1), extent, offset }
+    }
+
+    /// Bytes of a slot's place in the data region.
+    fn place_bytes(&self) -> u32 {
+        (self.disk.data_bytes / SLOTS as u32 / self.disk.block_bytes * self.disk.block_bytes)
+            .min(self.disk.sectors_max * SECTOR_BYTES as u32)
+    }
+
+    fn place(&self, slot: usize) -> u32 {
+        self.disk.data_offset + slot as u32 * self.place_bytes()
+    }
+
+    /// One call; `None`: the server ended, and there is another by now.
+    async fn call(&self, ask: u64, pick_up: u64) -> Result<Option<Called>, String> {
+        loop {
+            self.calls.set(self.calls.get() + 1);
+            match self.session.call(ask, pick_up, runtime::now_ns() + CALL_NS) {
+                Ok(called) => return Ok(Some(called)),
+                Err(CallFailure::Kernel(Error::PeerDead) | CallFailure::NotAttached) => break,
+                Err(CallFailure::Kernel(Error::Timeout | Error::Busy)) => {
+                    self.late.set(self.late.get() + 1);
+                    runtime::sleep(AGAIN_NS).await;
+                }
+                Err(other) => return Err(format!("a call gives {other:?}")),
+            }
+        }
+        self.deaths.set(self.deaths.get() + 1);
+        // It is answered by the next server, which goes on with what the last one had.
+        self.blocks.attach(self.first).await.map_err(|why| format!("attach again: {why:?}"))?;
+        Ok(None)
+    }
+
+    /// Has all of them carried out, one in each slot; how they ended, in order. What a server that
+    /// ended did not confirm is asked of the next, in order.
+    async fn carry_out(&self, requests: &[Request]) -> Result<Vec<Ended>, String> {
+        let mut ends = vec![Ended::NotAsked; requests.len()];
+        requests.iter().enumerate().for_each(|(slot, request)| self.session.fill(slot, request));
+        let mut to_ask = u64::MAX >> (SLOTS - requests.len());
+        let mut pending = 0;
+        while to_ask | pending != 0 {
+            let ask = first(to_ask, BATCH_MAX as usize);
+            let pick_up = first(pending, (BATCH_MAX - ask.count_ones()) as usize);
+            let Some(called) = self.call(ask, pick_up).await? else {
+                to_ask |= pending;
+                pending = 0;
+                continue;
+            };
+            to_ask &= !ask;
+            pending = (pending | called.pending) & !called.ended;
+            for slot in slots(called.ended) {
+                match self.session.ended(slot) {
+                    Ended::NotAsked => to_ask |= 1 << slot,
+                    ended => ends[slot] = ended,
+                }
+            }
+            if to_ask == 0 && pending != 0 && called.ended == 0 {
+                runtime::notified(RAISED).await;
+            }
+        }
+        Ok(ends)
+    }
+
+    /// The same; they succeed.
+    async fn succeed(&self, what: &str, requests: &[Request]) -> Result<(), String> {
+        let ends = self.carry_out(requests).await?;
+        let failed = ends.iter().find(|end| !matches!(end, Ended::Done | Ended::WritesThrough));
+        failed.map_or(Ok(()), |end| Err(format!("{what}: {end:?}")))
+    }
+
+    /// What single reads go through, phase by phase (NOVA, figure 2): each comes after the one
+    /// before, and the call often returns before the device is done.
+    async fn trace(&self) -> Result<(), String> {
+        let (mut returned, mut told) = (0, String::new());
+        for _ in 0..TRACED {
+            let extent = Extent { sector: 0, sectors: BLOCK_SECTORS };
+            self.session.fill(0, &self.request(Operation::Read, extent, self.place(0)));
+            let request_ns = runtime::now_ns();
+            let Some(Called { pending: 1, .. }) = self.call(1, 0).await? else {
+                return Err("a read of the device is not pending".into());
+            };
+            let returned_ns = runtime::now_ns();
+            runtime::notified(RAISED).await;
+            while self.call(0, 1).await?.is_none_or(|called| called.ended == 0) {
+                runtime::notified(RAISED).await;
+            }
+            let pick_up_ns = runtime::now_ns();
+            let phases = self.session.phases(0);
+            let all = [
+                ("request", request_ns),
+                ("preprocess", phases.preprocess_ns),
+                ("submit", phases.submit_ns),
+                ("program", phases.program_ns),
+                ("interrupt", phases.interrupt_ns),
+                ("signal", phases.signal_ns),
+                ("pick-up", pick_up_ns),
+            ];
+            if let Some(two) = all.windows(2).find(|two| two[0].1 > two[1].1) {
+                return Err(format!("{} comes after {}: {all:?}", two[0].0, two[1].0));
+            }
+            returned += usize::from(returned_ns < phases.interrupt_ns);
+            told = all.iter().map(|(name, at_ns)| format!(" {name} {}", at_ns - request_ns)).collect();
+        }
+        runtime::log!("phases of a read, in ns:{told}");
+        runtime::log!("{returned} of {TRACED} calls returned before their interrupt");
+        Ok(())
+    }
+
+    /// Reads and writes in one call, and as many ends by one; then what a call may not name.
+    async fn batches(&self) -> Result<(), String> {
+        let all = u64::from(u32::MAX);
+        let mut tries = 1;
+        while self.batch(all).await? != 1 {
+            tries += 1;
+            if tries > BATCHES_MAX {
+                return Err(format!("in {BATCHES_MAX} batches no call picked up 32 ends"));
+            }
+        }
+        for (ask, pick_up) in [(u64::MAX >> 31, 0), (all, 1 << 40), (1, 1)] {
+            let refused = self.session.call(ask, pick_up, runtime::now_ns() + CALL_NS);
+            if refused != Err(CallFailure::Batch) {
+                return Err(format!("a call of {ask:#x} and {pick_up:#x} gives {refused:?}"));
+            }
+        }
+        runtime::log!("32 reads and writes were asked by 1 call, and picked up by 1");
+        Ok(())
+    }
+
+    /// Asks one batch in one call; in how many it was picked up.
+    async fn batch(&self, all: u64) -> Result<u32, String> {
+        for slot in slots(all) {
+            let extent = Extent { sector: slot as u64 * u64::from(BLOCK_SECTORS), sectors: BLOCK_SECTORS };
+            let operation = if slot % 2 == 0 { Operation::Write } else { Operation::Read };
+            self.session.fill(slot, &self.request(operation, extent, self.place(slot)));
+        }
+        let asked = self.session.call(all, 0, runtime::now_ns() + CALL_NS);
+        if asked != Ok(Called { ended: 0, pending: all }) {
+            return Err(format!("32 requests in one call give {asked:?}"));
+        }
+        let (mut picked, mut calls) = (0, 0);
+        while picked != all {
+            runtime::notified(RAISED).await;
+            // Meanwhile the device does the rest.
+            runtime::sleep(BATCH_NS).await;
+            let called = self.session.call(0, all & !picked, runtime::now_ns() + CALL_NS);
+            picked |= called.map_err(|why| format!("picking up gives {why:?}"))?.ended;
+            calls += 1;
+        }
+        match slots(all).find(|slot| self.session.ended(*slot) != Ended::Done) {
+            Some(slot) => Err(format!("request {slot} of 32 ended by {:?}", self.session.ended(slot))),
+            None => Ok(calls),
+        }
+    }
+
+    /// What is not to be done is refused in the call, without the device.
+    async fn refusals(&self) -> Result<(), String> {
+        let Disk { sectors, data_offset, data_bytes, .. } = self.disk;
+        let last = Extent { sector: sectors - u64::from(BLOCK_SECTORS), sectors: BLOCK_SECTORS };
+        let behind = Extent { sector: sectors, ..last };
+        let old = Request { number: self.first - 1, ..self.request(Operation::Read, last, data_offset) };
+        let asked = [
+            (self.request(Operation::Read, behind, data_offset), BlocksError::Range),
+            (self.request(Operation::Write, last, data_offset + data_bytes), BlocksError::Range),
+            (self.request(Operation::Read, last, data_offset.wrapping_sub(512)), BlocksError::Range),
+            (old, BlocksError::Number),
+        ];
+        asked.iter().enumerate().for_each(|(slot, (request, _))| self.session.fill(slot, request));
+        let called = self.session.call(0xf, 0, runtime::now_ns() + CALL_NS);
+        if called != Ok(Called { ended: 0xf, pending: 0 }) {
+            return Err(format!("what is to be refused gives {called:?}"));
+        }
+        for (slot, (request, why)) in asked.iter().enumerate() {
+            if self.session.ended(slot) != Ended::Failed(*why) {
+                return Err(format!("{request:?} gives {:?}", self.session.ended(slot)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all in pieces, flushes, reads it back and compares.
+    async fn round(&self, round: u32) -> Result<(), String> {
+        let out = |_| String::from("the data region is too small");
+        let most = self.place_bytes() / SECTOR_BYTES as u32;
+        let all = pieces(round, self.disk.sectors.min(SECTORS), self.disk.block_bytes / SECTOR_BYTES as u32, most);
+        for (operation, is_read) in [(Operation::Write, false), (Operation::Read, true)] {
+            for some in all.chunks(SLOTS) {
+                let mut requests = Vec::new();
+                for (slot, piece) in some.iter().enumerate() {
+                    let place = self.place(slot);
+                    for (at, sector) in (0..piece.sectors as usize).zip(piece.sector..) {
+                        let bytes = if is_read { [NOTHING; 8] } else { word(sector, round) };
+                        self.data.write(place as usize + at * SECTOR_BYTES, &bytes.repeat(64)).map_err(out)?;
+                    }
+                    requests.push(self.request(operation, *piece, place));
+                }
+                self.succeed(&format!("round {round}"), &requests).await?;
+                for (slot, piece) in some.iter().enumerate().filter(|_| is_read) {
+                    self.compare(round, self.place(slot), piece)?;
+                }
+            }
+            let flush = self.request(Operation::Flush, Extent { sector: 0, sectors: 0 }, 0);
+            self.succeed("flush", &[flush]).await?;
+        }
+        Ok(())
+    }
+
+    fn compare(&self, round: u32, place: u32, piece: &Extent) -> Result<(), String> {
+        for (at, sector) in (0..piece.sectors as usize).zip(piece.sector..) {
+            let mut found = [0; SECTOR_BYTES];
+            let read = self.data.read(place as usize + at * SECTOR_BYTES, &mut found);
+            read.map_err(|_| "the data region is too small")?;
+            let expected = word(sector, round);
+            if let Some(wrong) = found.chunks_exact(8).find(|part| **part != expected) {
+                return Err(format!("round {round}: sector {sector} has {wrong:x?}, not {expected:x?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for all that it may, and no more is heard of it.
+    async fn sleep(&self) -> Result<(), String> {
+        for slot in 0..SLOTS {
+            let extent = Extent { sector: 0, sectors: BLOCK_SECTORS };
+            self.session.fill(slot, &self.request(Operation::Read, extent, self.disk.data_offset));
+        }
+        for half in [u64::from(u32::MAX), u64::MAX << 32] {
+            self.call(half, 0).await?;
+        }
+        // Its slots are taken: one more is refused.
+        let extent = Extent { sector: 0, sectors: BLOCK_SECTORS };
+        self.session.fill(0, &self.request(Operation::Read, extent, self.disk.data_offset));
+        self.call(1, 0).await?;
+        let refused = self.session.ended(0);
+        if refused != Ended::Failed(BlocksError::Number) {
+            return Err(format!("one more than all slots gives {refused:?}"));
+        }
+        runtime::log!("asked for {SLOTS} reads, and never picks up");
+        core::future::pending().await
+    }
+}
+
+/// The first so many slots of a word.
+fn first(word: u64, most: usize) -> u64 {
+    slots(word).take(most).fold(0, |all, slot| all | 1 << slot)
+}
+
+async fn check(start: &Start) -> Result<(), String> {
+    let blocks = start.client::<BlocksClient>("disk").map_err(|_| "no channel to disk: correct system/*.toml")?;
+    let data = start.region("disk-data").ok_or("no region disk-data: correct system/*.toml")?.memory();
+    let calls = start.calls(blocks::NAME, true).pop().ok_or("no calls of disk: give it workers in system/*.toml")?;
+    let first = runtime::now_ns();
+    let disk = blocks.attach(first).await.map_err(|why| format!("attach: {why:?}"))?;
+    let session = Session::new(calls);
+    let waiter = Waiter::start(session.semaphore(), RAISED, PRIORITY);
+    let _waiter = waiter.map_err(|why| format!("no companion: {why:?}"))?;
+    let next = Cell::new(first);
+    let caller = Caller {
+        blocks,
+        session,
+        data,
+        disk,
+        first,
+        next,
+        calls: Cell::default(),
+        deaths: Cell::default(),
+        late: Cell::default(),
+    };
+    if start.name() == SLEEPER {
+        return caller.sleep().await;
+    }
+    let is_forever = start.command_line().split(' ').any(|told| told == FOREVER);
+    if !is_forever {
+        caller.trace().await?;
+        caller.batches().await?;
+        caller.refusals().await?;
+    }
+    for round in 1..=if is_forever { u32::MAX } else { ROUNDS } {
+        caller.round(round).await?;
+        let Caller { next, calls, deaths, late, .. } = &caller;
+        let requests = next.get() - first;
+        runtime::log!(
+            "round {round} is there: {requests} requests, {} calls, {} deaths, {} late;",
+            calls.get(),
+            deaths.get(),
+            late.get()
+        );
+    }
+    runtime::log!("done");
+    Ok(())
+}
+
+async fn component(start: Start) {
+    start.serving();
+    if let Err(why) = check(&start).await {
+        runtime::log!("failed: {why}");
+    }
+    // Its end would begin it again.
+    core::future::pending().await
+}
+
+runtime::main!(component);

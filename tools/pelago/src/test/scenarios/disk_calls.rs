@@ -1,0 +1,147 @@
+//! Tier 2: a disk by calls (`lib/block-calls`). A program (`apps/disk-check/src/calls.rs`) has
+//! batches written and read by a worker of the disk server, beside one that asks for all that it
+//! may and never picks up; then the file of the host has what was written.
+//!
+//! `disk-calls/kill/*`, `disk-calls/hang/*`: the same while the server is killed, or its worker
+//! goes in circles, again and again. The program's calls hear it, and it asks the next server. It
+//! is killed now and then, too, and its successor finds nothing wrong either.
+
+use crate::host::place;
+use crate::image::description;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Drive;
+use crate::machine::guest::Guest;
+use crate::test::scenario::{Bench, Scenario, with_console};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use system::{System, Workers};
+
+const SYSTEM: &str = "calls.toml";
+/// Word for `disk-calls`.
+const FOREVER: &str = "disk-calls.forever";
+/// Its last round, unless it goes on for ever, and the sectors that it writes.
+const ROUNDS: u64 = 4;
+const SECTORS: u64 = 4096;
+const SECTOR_BYTES: usize = 512;
+const IMAGE_BYTES: u64 = (4 << 20) + 4096;
+const LIMIT: Duration = Duration::from_secs(60);
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
+/// How often the server dies; a hang is found only as calls come.
+const KILLS: usize = 10;
+const HANGS: usize = 3;
+/// After so many deaths the program is killed, too; not after the last.
+const CLIENT_EVERY: usize = 4;
+const PAUSE: Duration = Duration::from_millis(300);
+
+pub fn scenarios() -> Vec<Scenario> {
+    let calm = [(MachineType::Q35, 1), (MachineType::Q35, 2), (MachineType::MicrovmMmio, 1)].map(|(machine, cpus)| {
+        Scenario::shared(2, format!("disk-calls/{}/{cpus}", machine.name()), move |bench| calm(bench, machine, cpus))
+    });
+    let each = Scenario::shared(2, "disk-calls/worker-each/q35/1".into(), a_worker_for_each);
+    let broken = [("kill", "kill", KILLS), ("hang", "worker", HANGS)].map(|(name, verb, times)| {
+        Scenario::shared(4, format!("disk-calls/{name}/q35/1"), move |bench| broken(bench, verb, times))
+    });
+    calm.into_iter().chain([each]).chain(broken).collect()
+}
+
+fn description() -> Result<System> {
+    description::load(&place::root().join("system").join(SYSTEM))
+}
+
+fn boot(
+    bench: &Bench,
+    system: &System,
+    machine: MachineType,
+    cpus: u32,
+    image: &Path,
+    words: &[&str],
+) -> Result<Guest> {
+    bench.boot_system(system, machine, cpus, &[], |_, machine| {
+        machine.has_card = false;
+        machine.drive = Some(Drive { file: image.to_owned(), is_read_only: false });
+        machine.command_line.extend(words.iter().map(|word| (*word).to_owned()));
+        Ok(())
+    })
+}
+
+/// An image of zeros.
+fn image() -> Result<tempfile::NamedTempFile> {
+    let image = tempfile::NamedTempFile::new().context("cannot make a file for a disk")?;
+    image.as_file().set_len(IMAGE_BYTES).context("cannot size a disk's file")?;
+    Ok(image)
+}
+
+/// The program finds nothing wrong, and what it wrote last is in the host's file.
+fn calm(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    calm_with(bench, &description()?, machine, cpus, "disk: 1 worker for calls")
+}
+
+/// The same with a worker for each client.
+fn a_worker_for_each(bench: &Bench) -> Result<()> {
+    let mut system = description()?;
+    let disk = system.components.iter_mut().find(|component| component.name == "disk");
+    disk.context("the description has no disk")?.workers = Workers::Client;
+    calm_with(bench, &system, MachineType::Q35, 1, "disk: 2 workers for calls")
+}
+
+fn calm_with(bench: &Bench, system: &System, machine: MachineType, cpus: u32, workers: &str) -> Result<()> {
+    let image = image()?;
+    with_console(boot(bench, system, machine, cpus, image.path(), &[])?, |guest| {
+        guest.expect("disk-calls: done", LIMIT)?;
+        for line in [
+            workers,
+            "sleeper: asked for 64 reads, and never picks up",
+            "disk-calls: phases of a read, in ns: request 0 preprocess ",
+            "disk-calls: 32 reads and writes were asked by 1 call, and picked up by 1",
+        ] {
+            ensure!(guest.transcript.iter().any(|told| told.contains(line)), "nothing said `{line}`");
+        }
+        check_file(image.path(), ROUNDS)
+    })
+}
+
+/// Each sector has its number and the round.
+fn check_file(path: &Path, round: u64) -> Result<()> {
+    let bytes = std::fs::read(path).context("cannot read the disk's file")?;
+    for (sector, found) in (0..SECTORS).zip(bytes.chunks(SECTOR_BYTES)) {
+        let expected = (round << 32 | sector).to_le_bytes().repeat(SECTOR_BYTES / 8);
+        ensure!(found == expected, "sector {sector} of the file is not that of round {round}: {:x?}", &found[..8]);
+    }
+    Ok(())
+}
+
+/// The server ends again and again, and the program goes on.
+fn broken(bench: &Bench, verb: &str, times: usize) -> Result<()> {
+    let image = image()?;
+    with_console(boot(bench, &description()?, MachineType::Q35, 1, image.path(), &[FOREVER])?, |guest| {
+        guest.expect("disk-calls: round 1 is there", LIMIT)?;
+        for time in 1..=times {
+            let reply = guest.control(&format!("chaos {verb} disk"), CONTROL_LIMIT)?;
+            ensure!(reply.contains(&format!("disk; generation {} serves", time + 1)), "{reply}");
+            if time.is_multiple_of(CLIENT_EVERY) {
+                let reply = guest.control("chaos kill disk-calls", CONTROL_LIMIT)?;
+                ensure!(reply.starts_with("ok killed disk-calls"), "{reply}");
+            }
+            listen(guest, PAUSE)?;
+        }
+        let before = guest.transcript.len();
+        guest.expect("disk-calls: round ", LIMIT)?;
+        guest.expect("disk-calls: round ", LIMIT)?;
+        listen(guest, Duration::ZERO)?;
+        let last = guest.transcript[before..].iter().rfind(|line| line.contains("disk-calls: round "));
+        let heard = last.and_then(|line| line.split_once(" calls, ")?.1.split_once(" deaths, "));
+        let (deaths, rest) = heard.context("a round without its deaths")?;
+        println!("     {verb}: {times} deaths, {deaths} of them heard by calls, {}", rest.trim_end_matches(';'));
+        ensure!(deaths.parse::<usize>()? >= 1, "no call heard that the server ended");
+        Ok(())
+    })
+}
+
+/// Hears what is said for so long.
+fn listen(guest: &mut Guest, time: Duration) -> Result<()> {
+    let end = Instant::now() + time;
+    while matches!(guest.next(end.saturating_duration_since(Instant::now())), Ok(Some(_))) {}
+    let failed = guest.transcript.iter().find(|line| line.contains("disk-calls: failed"));
+    failed.map_or(Ok(()), |line| bail!("{line}"))
+}
