@@ -1,6 +1,7 @@
 //! Tier 2: a disk by calls (`lib/block-calls`). A program (`apps/disk-check/src/calls.rs`) has
 //! batches written and read by a worker of the disk server, beside one that asks for all that it
-//! may and never picks up; then the file of the host has what was written.
+//! may and never picks up; then the file of the host has what was written. A disk that is slow
+//! shows that its clients go on meanwhile.
 //!
 //! `disk-calls/kill/*`, `disk-calls/hang/*`: the same while the server is killed, or its worker
 //! goes in circles, again and again. The program's calls hear it, and it asks the next server. It
@@ -9,6 +10,8 @@
 use crate::host::place;
 use crate::image::description;
 use crate::image::machine_type::MachineType;
+use crate::machine::block::image::Image;
+use crate::machine::block::server::{Fault, On, Server};
 use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
@@ -32,6 +35,11 @@ const KILLS: usize = 10;
 const HANGS: usize = 3;
 /// After so many deaths the program is killed, too; not after the last.
 const CLIENT_EVERY: usize = 4;
+/// So many reads take so long on a slow disk, and so many of 100 calls return before: of the others
+/// the host may have held up the guest.
+const SLOW_READS: u32 = 200;
+const DELAY: Duration = Duration::from_millis(10);
+const RETURNED_MIN: u64 = 50;
 const PAUSE: Duration = Duration::from_millis(300);
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -42,7 +50,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let broken = [("kill", "kill", KILLS), ("hang", "worker", HANGS)].map(|(name, verb, times)| {
         Scenario::shared(4, format!("disk-calls/{name}/q35/1"), move |bench| broken(bench, verb, times))
     });
-    calm.into_iter().chain([each]).chain(broken).collect()
+    let slow = Scenario::shared(2, "disk-calls/slow-disk/q35/1".into(), slow);
+    calm.into_iter().chain([each, slow]).chain(broken).collect()
 }
 
 fn description() -> Result<System> {
@@ -99,6 +108,32 @@ fn calm_with(bench: &Bench, system: &System, machine: MachineType, cpus: u32, wo
         }
         check_file(image.path(), ROUNDS)
     })
+}
+
+/// On a disk that takes its time a call returns to its client long before the device is done.
+fn slow(bench: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let socket = folder.path().join("socket");
+    let server = Server::start(&socket, Image::zeros(IMAGE_BYTES))?;
+    server.inject(On::Reads, SLOW_READS, Fault::Delay(DELAY));
+    let guest = bench.boot_system(&description()?, MachineType::Q35, 1, &[], |_, machine| {
+        machine.has_card = false;
+        machine.block = Some(socket.clone());
+        Ok(())
+    })?;
+    with_console(guest, |guest| {
+        guest.expect("disk-calls: 32 reads and writes were asked", LIMIT)?;
+        let returned = number(guest, "disk-calls: ", " of 100 calls returned before their interrupt")?;
+        ensure!(returned >= RETURNED_MIN, "{returned} of 100 calls returned before the device was done");
+        Ok(())
+    })
+}
+
+/// The number between two texts of a line.
+fn number(guest: &Guest, before: &str, behind: &str) -> Result<u64> {
+    let found = guest.transcript.iter().find_map(|line| line.split_once(before)?.1.split_once(behind));
+    let (text, _) = found.with_context(|| format!("nothing said `{before}...{behind}`"))?;
+    text.parse().with_context(|| format!("`{text}` is no number"))
 }
 
 /// Each sector has its number and the round.
