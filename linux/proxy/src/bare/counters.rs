@@ -22,6 +22,7 @@ use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
 use super::fd::close_id;
+use super::global::Global;
 use super::input_output::{read_description, write_description};
 use super::poll;
 use super::proxy::proxy;
@@ -40,11 +41,8 @@ struct Reader {
     buffer: u64,
 }
 
-struct Global(RefCell<Sleepers<Reader>>);
-// SAFETY: one context runs proxy code.
-unsafe impl Sync for Global {}
 /// By the numbers of counters.
-static READERS: Global = Global(RefCell::new(Sleepers::new()));
+static READERS: Global<RefCell<Sleepers<Reader>>> = Global(RefCell::new(Sleepers::new()));
 
 /// A sleep is given up.
 pub fn leave(ticket: Ticket) {

@@ -18,6 +18,7 @@ use personality::layouts::TimeSpec;
 use personality::sleepers::{Sleepers, Ticket};
 
 use super::errors::{Failure, Outcome};
+use super::global::Global;
 use super::proxy::proxy;
 use super::threads::{self, Line};
 use super::time;
@@ -40,10 +41,7 @@ impl Who {
     }
 }
 
-struct Global(RefCell<Sleepers<Who>>);
-// SAFETY: one context runs proxy code.
-unsafe impl Sync for Global {}
-static GLOBAL: Global = Global(RefCell::new(Sleepers::new()));
+static GLOBAL: Global<RefCell<Sleepers<Who>>> = Global(RefCell::new(Sleepers::new()));
 
 /// Works on the queues. `work` must not call anything that does.
 fn with<T>(work: impl FnOnce(&mut Sleepers<Who>) -> T) -> T {

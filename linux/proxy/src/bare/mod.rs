@@ -11,6 +11,7 @@ mod fd;
 mod files;
 mod fork;
 mod futex;
+mod global;
 mod identity;
 mod input_output;
 mod load;

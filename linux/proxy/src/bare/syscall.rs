@@ -17,6 +17,7 @@ use personality::refusals::Refusals;
 
 use super::attributes::Of;
 use super::errors::{Failure, Outcome};
+use super::global::Global;
 use super::input_output as io;
 use super::threads::Line;
 use super::user::{self, with_signals, with_state};
@@ -114,10 +115,7 @@ fn interrupted() {
     }
 }
 
-struct Told(Cell<Refusals>);
-// SAFETY: one context runs proxy code.
-unsafe impl Sync for Told {}
-static TOLD: Told = Told(Cell::new(Refusals::new()));
+static TOLD: Global<Cell<Refusals>> = Global(Cell::new(Refusals::new()));
 
 fn with_refusals<T>(work: impl FnOnce(&mut Refusals) -> T) -> T {
     let mut refusals = TOLD.0.get();

@@ -12,6 +12,7 @@ use personality::memory::protection;
 use personality::stack_changes;
 
 use super::errors::{Failure, Outcome};
+use super::global::Global;
 use super::proxy::proxy;
 use super::user::{self, with_signals, with_state};
 
@@ -21,10 +22,7 @@ struct ParentStack {
     before: Vec<u8>,
 }
 
-struct Global(RefCell<Option<ParentStack>>);
-// SAFETY: one context runs proxy code.
-unsafe impl Sync for Global {}
-static PARENT_STACK: Global = Global(RefCell::new(None));
+static PARENT_STACK: Global<RefCell<Option<ParentStack>>> = Global(RefCell::new(None));
 
 /// The place of shared stack for a caller that shares none, and waits all the same: no program has
 /// memory there.
