@@ -8,6 +8,8 @@
 //!    passphrase with the bytes of a slot's area, and gives the volume's key or nothing.
 //! 3. [`SectorCipher`] decrypts and encrypts in place, by the key and [`Header::segment`].
 //!
+//! [`Handover`] is for who gets a volume that somebody else opened.
+//!
 //! [`format`] makes what `cryptsetup luksFormat` makes, for the tool on the host.
 //!
 //! Invariants: what came from the disk is checked before it is used, and what does not hold is an
@@ -26,8 +28,10 @@ extern crate alloc;
 mod derive;
 mod error;
 mod format;
+mod handover;
 mod hash;
 mod header;
+mod instructions;
 mod key;
 mod metadata;
 mod sector;
@@ -39,6 +43,7 @@ mod xts;
 pub use derive::{Budget, Derivation};
 pub use error::{Error, Refusal};
 pub use format::{DATA_OFFSET, DEVICE_BYTES_MIN, Format, Formatted, Strength, format};
+pub use handover::{HANDOVER_BYTES, Handover};
 pub use hash::Hash;
 pub use header::{CopyState, HEAD_BYTES, Header, Write};
 pub use key::{KEY_BYTES, VolumeKey};

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use crate::instructions::Instructions;
 use crate::key::VolumeKey;
 use crate::metadata::Segment;
 use crate::xts::Xts;
@@ -41,9 +42,17 @@ impl fmt::Display for Misaligned {
     }
 }
 
+/// What computes.
+enum Engine {
+    /// What `aes` takes on the target that it is compiled for.
+    Portable(Xts),
+    /// The processor's instructions.
+    Instructions(Instructions),
+}
+
 /// Encrypts and decrypts the sectors of a volume.
 pub struct SectorCipher {
-    xts: Xts,
+    engine: Engine,
     sector: SectorBytes,
     tweak: u64,
 }
@@ -51,12 +60,20 @@ pub struct SectorCipher {
 impl SectorCipher {
     /// The cipher of `segment` with the volume's `key`.
     pub fn new(key: &VolumeKey, segment: &Segment) -> SectorCipher {
-        SectorCipher { xts: Xts::new(key.bytes()), sector: segment.sector, tweak: segment.tweak }
+        let engine = Engine::Portable(Xts::new(key.bytes()));
+        SectorCipher { engine, sector: segment.sector, tweak: segment.tweak }
+    }
+
+    /// The same by the processor's instructions, where it has them, for a program that is compiled
+    /// without vector registers. The kernel must give it some: it ends one without.
+    pub fn by_instructions(key: &VolumeKey, segment: &Segment) -> Option<SectorCipher> {
+        let engine = Engine::Instructions(Instructions::new(key.bytes())?);
+        Some(SectorCipher { engine, sector: segment.sector, tweak: segment.tweak })
     }
 
     /// The cipher of a slot's area.
     pub(crate) fn of_area(key: &VolumeKey) -> SectorCipher {
-        SectorCipher { xts: Xts::new(key.bytes()), sector: SectorBytes::B512, tweak: 0 }
+        SectorCipher { engine: Engine::Portable(Xts::new(key.bytes())), sector: SectorBytes::B512, tweak: 0 }
     }
 
     /// Bytes of a sector.
@@ -70,7 +87,10 @@ impl SectorCipher {
     /// [`Misaligned`], and nothing is changed.
     pub fn encrypt(&self, at: u64, bytes: &mut [u8]) -> Result<(), Misaligned> {
         let (first, step) = self.numbers(at, bytes)?;
-        self.xts.encrypt(first, step, self.sector.get(), bytes);
+        match &self.engine {
+            Engine::Portable(xts) => xts.encrypt(first, step, self.sector.get(), bytes),
+            Engine::Instructions(xts) => xts.encrypt(first, step, self.sector.get(), bytes),
+        }
         Ok(())
     }
 
@@ -80,7 +100,10 @@ impl SectorCipher {
     /// [`Misaligned`], and nothing is changed.
     pub fn decrypt(&self, at: u64, bytes: &mut [u8]) -> Result<(), Misaligned> {
         let (first, step) = self.numbers(at, bytes)?;
-        self.xts.decrypt(first, step, self.sector.get(), bytes);
+        match &self.engine {
+            Engine::Portable(xts) => xts.decrypt(first, step, self.sector.get(), bytes),
+            Engine::Instructions(xts) => xts.decrypt(first, step, self.sector.get(), bytes),
+        }
         Ok(())
     }
 

@@ -106,11 +106,16 @@ impl Pass<'_> {
             }
             *tweak = self.tweak;
             self.left = self.left.wrapping_sub(1);
-            // Times x in GF(2^128): the bit that leaves at the top comes in as x^7 + x^2 + x + 1.
-            let carry = (self.tweak.cast_signed() >> 127).cast_unsigned() & 0x87;
-            self.tweak = self.tweak << 1 ^ carry;
+            self.tweak = times_x(self.tweak);
         }
     }
+}
+
+/// Times x in GF(2^128): the bit that leaves at the top comes in as x^7 + x^2 + x + 1.
+#[inline(always)]
+pub(crate) fn times_x(tweak: u128) -> u128 {
+    let carry = (tweak.cast_signed() >> 127).cast_unsigned() & 0x87;
+    tweak << 1 ^ carry
 }
 
 #[inline(always)]

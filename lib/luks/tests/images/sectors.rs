@@ -84,6 +84,14 @@ proptest! {
         prop_assert!(ours == theirs);
         cipher.decrypt(at, &mut ours).unwrap();
         prop_assert!(ours == plain);
+        let segment = Segment { offset: 0, bytes: 0, sector, tweak, allows_discards: false };
+        let Some(cipher) = SectorCipher::by_instructions(&VolumeKey::take(&mut secret.clone()), &segment) else {
+            return Ok(());
+        };
+        cipher.encrypt(at, &mut ours).unwrap();
+        prop_assert!(ours == theirs, "by the processor's instructions");
+        cipher.decrypt(at, &mut ours).unwrap();
+        prop_assert!(ours == plain, "by the processor's instructions");
     }
 }
 
