@@ -92,6 +92,8 @@ pub struct DomainPlan {
     pub devices: Vec<String>,
     /// Files of the boot archive; `archive` is the whole of it.
     pub files: Vec<String>,
+    /// The kernel keeps vector registers for it; for a Linux domain it does anyway.
+    pub has_vectors: bool,
 }
 
 /// What was made.

@@ -8,7 +8,7 @@ use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
 use monitor_core::offset::Look;
-use monitor_core::{Machine, Stall};
+use monitor_core::{Machine, Registers, Stall};
 use runtime::LogLimit;
 
 /// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
@@ -178,8 +178,12 @@ impl Machine for KernelCalls {
         sys::range_map(range, address, segment, first_page, pages, protection)
     }
 
-    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error> {
-        let flags = if linux { context::FPU | context::LINUX } else { 0 };
+    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, registers: Registers) -> Result<Handle, Error> {
+        let flags = match registers {
+            Registers::General => 0,
+            Registers::Vectors => context::FPU,
+            Registers::Linux => context::FPU | context::LINUX,
+        };
         let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags, priority.into())?;
         // The context keeps its time; nobody else needs a name for it.
         match sys::context_schedule(ram, made, priority.into(), SLICE_US).and_then(sys::cap_drop) {

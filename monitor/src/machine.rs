@@ -5,6 +5,7 @@ use alloc::string::String;
 use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory};
+use contracts::monitor::DomainPlan;
 
 /// A stall to be told of.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,28 @@ pub struct Stall {
     pub badge: u64,
     /// How long a context may leave its work alone.
     pub limit_ns: u64,
+}
+
+/// Which registers a context has besides those that all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registers {
+    /// None.
+    General,
+    /// Those of vectors.
+    Vectors,
+    /// Those of vectors, and what the kernel does for Linux programs.
+    Linux,
+}
+
+impl Registers {
+    /// As a plan has it.
+    pub fn of(plan: &DomainPlan) -> Registers {
+        match (plan.linux, plan.has_vectors) {
+            (true, _) => Registers::Linux,
+            (false, true) => Registers::Vectors,
+            (false, false) => Registers::General,
+        }
+    }
 }
 
 /// What the registry stands on: the kernel, or a test's make-believe. `ram` is the account that
@@ -85,7 +108,7 @@ pub trait Machine {
         protection: u64,
     ) -> Result<(), Error>;
     /// A context with time of its own; it does not run yet.
-    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error>;
+    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, registers: Registers) -> Result<Handle, Error>;
     /// Runs it.
     fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error>;
     /// Wants to be told of the domain's death and of a stall, each by its badge.

@@ -12,7 +12,7 @@ use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
 use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place, RegionKind};
 
-use crate::{Facts, Machine, Registry, Stall};
+use crate::{Facts, Machine, Registers, Registry, Stall};
 
 #[derive(Default)]
 struct Fake {
@@ -144,7 +144,7 @@ impl Machine for Fake {
     fn map(&mut self, _: Handle, _: u64, _: Handle, _: u64, _: u64, _: u64) -> Result<(), Error> {
         Ok(())
     }
-    fn context(&mut self, _: Handle, _: Handle, _: u8, _: bool) -> Result<Handle, Error> {
+    fn context(&mut self, _: Handle, _: Handle, _: u8, _: Registers) -> Result<Handle, Error> {
         self.new_handle()
     }
     fn start(&mut self, context: Handle, _: u64, _: u64) -> Result<(), Error> {
@@ -215,6 +215,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         regions: Vec::from([String::from("pool")]),
         devices: Vec::from([String::from("virtio-net")]),
         files: Vec::new(),
+        has_vectors: false,
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Component {
     pub regions: Vec<Region>,
     /// Which workers it has for calls of clients of its own core.
     pub workers: Workers,
+    /// The kernel keeps vector registers for it.
+    pub has_vectors: bool,
 }
 
 impl Component {
@@ -280,6 +282,7 @@ mod tests {
                 devices: vec![],
                 regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false, pool: false }],
                 workers: Workers::Client,
+                has_vectors: false,
             }],
             linux: Linux::default(),
         }

@@ -188,6 +188,7 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
         devices: component.devices.clone(),
         files,
+        has_vectors: component.has_vectors,
     }
 }
 
@@ -217,6 +218,7 @@ pub fn linux(
         regions: Vec::new(),
         devices: Vec::new(),
         files: [String::from(RUN_PATH)].into(),
+        has_vectors: true,
     }
 }
 
@@ -252,6 +254,7 @@ mod tests {
             uses: uses.iter().map(|name| Use { contract: (*name).into(), server: (*name).into() }).collect(),
             restart: Restart::Always,
             devices: vec![],
+            has_vectors: false,
             regions: vec![],
             workers: Workers::None,
         }

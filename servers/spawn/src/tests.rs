@@ -195,6 +195,7 @@ fn description() -> System {
         binds: vec![BOUND.into()],
         restart: Restart::Always,
         devices: Vec::new(),
+        has_vectors: false,
         regions: Vec::new(),
         workers: system::Workers::None,
     };

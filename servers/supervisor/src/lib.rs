@@ -298,6 +298,7 @@ mod tests {
             binds: Vec::new(),
             restart,
             devices: Vec::new(),
+            has_vectors: false,
             regions: Vec::new(),
             workers: system::Workers::None,
         };

@@ -186,6 +186,7 @@ fn description() -> System {
         binds: Vec::new(),
         restart: Restart::Always,
         devices: Vec::new(),
+        has_vectors: false,
         regions: Vec::new(),
         workers: system::Workers::None,
     });

@@ -3,8 +3,9 @@
 //! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used
 //! but not provided or provided twice, a cycle in the order of boot, a number out of range.
 //!
-//! A page may have components for a part that not every machine has ([`Part`]). It is checked with
-//! them, and they and the uses of them are left out where the machine lacks the part.
+//! A page may have components and regions for a part that not every machine has ([`Part`]). It is
+//! checked with them, and they and the uses of them are left out where the machine lacks the part.
+//! One may stand in front of another: who uses the other's contract then uses its own instead.
 
 use crate::image::machine_type::MachineType;
 use anyhow::{Context, Result, bail, ensure};
@@ -35,6 +36,8 @@ const NESTED: (&str, &str) = ("crypto", "disk");
 pub enum Part {
     /// A disk (`--disk`).
     Disk,
+    /// One that is encrypted (`--disk ...,key=`).
+    Key,
 }
 
 /// What each dispatcher of a program can be given: a right, no device.
@@ -73,11 +76,14 @@ struct Entry {
     binds: Vec<String>,
     restart: RestartName,
     only_with: Option<Part>,
+    in_front_of: Option<String>,
     #[serde(default)]
     devices: Vec<String>,
     #[serde(default)]
     regions: Vec<RegionEntry>,
     workers: Option<WorkersName>,
+    #[serde(default)]
+    vectors: bool,
 }
 
 #[derive(Deserialize)]
@@ -89,6 +95,7 @@ struct RegionEntry {
     contiguous: bool,
     #[serde(default)]
     pool: bool,
+    only_with: Option<Part>,
 }
 
 #[derive(Deserialize)]
@@ -137,18 +144,31 @@ pub fn load_with(path: &Path, parts: &[Part]) -> Result<System> {
 
 fn parse(text: &str, parts: &[Part]) -> Result<System> {
     let page: Page = toml::from_str(text)?;
-    let lacks = |entry: &&Entry| entry.only_with.is_some_and(|part| !parts.contains(&part));
-    let left_out: Vec<String> = page.component.iter().filter(lacks).map(|entry| entry.name.clone()).collect();
-    let mut system = checked(page)?;
+    let lacks = |part: Option<Part>| part.is_some_and(|part| !parts.contains(&part));
+    let (without, with): (Vec<_>, Vec<_>) = page.component.iter().partition(|entry| lacks(entry.only_with));
+    let left_out: Vec<String> = without.iter().map(|entry| entry.name.clone()).collect();
+    let regions = page.component.iter().flat_map(|entry| &entry.regions).filter(|region| lacks(region.only_with));
+    let regions_left_out: Vec<String> = regions.map(|region| region.name.clone()).collect();
+    let front = |entry: &&Entry| Some(Front { behind: entry.in_front_of.clone()?, front: entry.name.clone() });
+    let fronts: Vec<Front> = with.iter().filter_map(front).collect();
+    let mut system = checked(page, &fronts)?;
     system.components.retain(|component| !left_out.contains(&component.name));
+    let own = system.components.iter_mut().map(|component| &mut component.regions);
+    own.for_each(|own| own.retain(|region| !regions_left_out.contains(&region.name)));
     let uses = system.components.iter_mut().map(|component| &mut component.uses).chain([&mut system.linux.uses]);
     uses.for_each(|uses| uses.retain(|used| !left_out.contains(&used.server)));
     check_binds(&system)?;
     Ok(system)
 }
 
+/// A component that stands in front of another.
+struct Front {
+    behind: String,
+    front: String,
+}
+
 /// The system with all components of the page.
-fn checked(page: Page) -> Result<System> {
+fn checked(page: Page, fronts: &[Front]) -> Result<System> {
     let components = page.component.into_iter().map(component).collect::<Result<Vec<_>>>()?;
     let mut names = BTreeSet::new();
     for component in &components {
@@ -172,7 +192,7 @@ fn checked(page: Page) -> Result<System> {
         let first = regions.entry(&region.name).or_insert(region);
         ensure!(*first == region, "region {} is described in two ways", region.name);
     }
-    let mut system = in_boot_order(components)?;
+    let mut system = in_boot_order(components, fronts)?;
     system.linux = linux(page.linux, &system.components)?;
     check_lookups(&system)?;
     check_workers(&system)?;
@@ -256,6 +276,20 @@ fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
     Ok(Use { contract: contract.into(), server: provider.name.clone() })
 }
 
+/// Has all that use a contract of the one behind, and that the one in front provides, too, use the
+/// latter's.
+fn put_in_front(Front { behind, front }: &Front, components: &mut [Component]) -> Result<()> {
+    let found = components.iter().find(|component| component.name == *front);
+    let provides = found.map(|component| component.provides.clone()).unwrap_or_default();
+    let is_covered = |used: &Use| used.server == *behind && provides.contains(&used.contract);
+    let covers = found.is_some_and(|component| component.uses.iter().any(is_covered));
+    ensure!(covers, "{front} is in front of {behind}, of which it does not use a contract that it provides, too");
+    for component in components.iter_mut().filter(|component| component.name != *front) {
+        component.uses.iter_mut().filter(|used| is_covered(used)).for_each(|used| used.server.clone_from(front));
+    }
+    Ok(())
+}
+
 fn component(entry: Entry) -> Result<Component> {
     let Entry {
         name,
@@ -271,6 +305,7 @@ fn component(entry: Entry) -> Result<Component> {
         devices,
         regions,
         workers,
+        vectors,
         ..
     } = entry;
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
@@ -323,6 +358,7 @@ fn component(entry: Entry) -> Result<Component> {
         devices,
         regions,
         workers: workers.map_or(Workers::None, WorkersName::workers),
+        has_vectors: vectors,
     })
 }
 
@@ -358,13 +394,14 @@ fn region(entry: RegionEntry) -> Result<Region> {
 }
 
 /// Sorts so that the provider of a contract comes before its users; else in no particular order.
-fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
+fn in_boot_order(mut components: Vec<Component>, fronts: &[Front]) -> Result<System> {
     for index in 0..components.len() {
         let name = components[index].name.clone();
         let uses: Result<Vec<_>> =
             components[index].uses.iter().map(|wanted| resolve(&name, &wanted.contract, &components)).collect();
         components[index].uses = uses?;
     }
+    fronts.iter().try_for_each(|front| put_in_front(front, &mut components))?;
     let mut graph = DiGraph::<usize, ()>::new();
     let nodes: Vec<_> = (0..components.len()).map(|index| graph.add_node(index)).collect();
     for (index, component) in components.iter().enumerate() {
@@ -433,6 +470,27 @@ mod tests {
         let bound = page.replace("restart = 'always'\n[linux]", "restart = 'always'\nbinds = ['blocks']\n[linux]");
         assert!(parse(&bound, &[Part::Disk]).is_ok());
         assert!(format!("{:#}", parse(&bound, &[]).unwrap_err()).contains("fs binds"));
+    }
+
+    #[test]
+    fn one_in_front_of_another_is_used_instead_where_the_machine_has_it() {
+        let front = entry("front", "'a', 'c'", "'back/a'") + "in_front_of = 'back'\nonly_with = 'key'\n";
+        let regions = "regions = [{ name = 'r', size = '4K' }, { name = 's', size = '4K', only_with = 'key' }]\n";
+        let user = entry("user", "", "'back/a', 'b'") + regions;
+        let page = user + &front + &entry("back", "'a', 'b'", "") + LINUX;
+        let told = |parts: &[Part]| {
+            let System { components, .. } = parse(&page, parts).unwrap();
+            let user = components.iter().find(|component| component.name == "user").unwrap();
+            let uses: Vec<_> = user.uses.iter().map(|used| format!("{}/{}", used.server, used.contract)).collect();
+            let regions: Vec<_> = user.regions.iter().map(|region| region.name.clone()).collect();
+            let names: Vec<_> = components.iter().map(|component| component.name.clone()).collect();
+            (names.join(" "), uses.join(" "), regions.join(" "))
+        };
+        let words = |told: [&str; 3]| -> (String, String, String) { told.map(String::from).into() };
+        assert_eq!(told(&[]), words(["back user", "back/a back/b", "r"]));
+        assert_eq!(told(&[Part::Key]), words(["back front user", "front/a back/b", "r s"]));
+        let wrong = page.replace("'back/a']", "'b']");
+        assert!(format!("{:#}", parse(&wrong, &[Part::Key]).unwrap_err()).contains("front is in front of back"));
     }
 
     #[test]
@@ -511,7 +569,9 @@ mod tests {
         let pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
         assert!(pages.len() > 1, "the folder is another one: {pages:?}");
         for page in &pages {
-            [&[][..], &[Part::Disk]].iter().for_each(|parts| drop(load_with(page, parts).unwrap()));
+            [&[][..], &[Part::Disk], &[Part::Disk, Part::Key]]
+                .iter()
+                .for_each(|parts| drop(load_with(page, parts).unwrap()));
         }
     }
 
