@@ -17,6 +17,7 @@ pub mod descriptions;
 pub mod endpoint;
 pub mod files;
 pub mod in_flight;
+pub mod keys;
 pub mod lookup;
 pub mod memory;
 pub mod monitor;

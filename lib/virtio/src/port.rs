@@ -188,6 +188,21 @@ impl<M: Memory> Queue<M> {
         Ok((done, at))
     }
 
+    /// Writes over bytes that [`Queue::peek`] gives from `at` on, so that nothing of them is left.
+    pub fn overwrite(&self, at: Position, bytes: &[u8]) -> Result<(), Broken> {
+        let (mut at, mut left) = (at, bytes);
+        while !left.is_empty() {
+            let offset = usize::from(at.offset);
+            let count = self.written(at.taken)?.checked_sub(offset).ok_or(Broken)?.min(left.len());
+            let start = self.buffers + usize::from(at.taken % ENTRIES) * self.buffer_bytes + offset;
+            // In bounds: `clear` looked.
+            let _ = self.memory.write(start, &left[..count]);
+            left = &left[count..];
+            at = Position { taken: at.taken.wrapping_add(1), offset: 0 };
+        }
+        Ok(())
+    }
+
     /// Bytes that [`Queue::peek`] has.
     pub fn held(&self, at: Position) -> Result<usize, Broken> {
         let ready = self.used().wrapping_sub(at.taken);
@@ -297,6 +312,11 @@ pub(crate) mod tests {
         let (count, after) = queue.peek(after, &mut bytes).unwrap();
         assert_eq!((&bytes[..count], after), (&b"j"[..], Position { taken: 2, offset: 0 }));
         assert_eq!(queue.peek(after, &mut bytes), Ok((0, after)));
+        queue.overwrite(Position { taken: 0, offset: 6 }, b"...").unwrap();
+        let mut bytes = [0; 10];
+        queue.peek(start, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"abcdef...j");
+        assert_eq!(queue.overwrite(Position { taken: 0, offset: 9 }, b"."), Err(Broken));
         region.borrow_mut()[USED_OFFSET + 4] = 7;
         assert_eq!(queue.peek(start, &mut bytes), Err(Broken));
     }

@@ -279,6 +279,12 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         Ok(count)
     }
 
+    /// Writes over what [`Ports::peek`] gives from there on, so that nothing of it is left in the
+    /// queue's buffers.
+    pub fn overwrite(&self, positions: &Positions, from: In, bytes: &[u8]) -> Result<(), Broken> {
+        self.input[from as usize].overwrite(positions.taken[from as usize], bytes)
+    }
+
     /// Bytes that came.
     pub fn held(&self, positions: &Positions, from: In) -> Result<usize, Broken> {
         self.input[from as usize].held(positions.taken[from as usize])

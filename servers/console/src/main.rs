@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod keys;
 mod serial;
 
 use alloc::boxed::Box;
@@ -64,6 +65,7 @@ async fn component(start: Start) {
         }),
         keep: Box::new(move |state| keep(memory.as_ref(), state)),
         process: Box::new(move || wiring.client("process").ok()),
+        bring_key: keys::bringer(&start),
     };
     let mut console = Console::new(state, outside);
     let mut claim = None;

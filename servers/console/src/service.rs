@@ -47,6 +47,8 @@ pub struct Outside {
     pub keep: Box<dyn Fn(&Kept)>,
     /// The process server, if it is wired.
     pub process: Box<dyn Fn() -> Option<ProcessClient>>,
+    /// Brings what encrypts the disk to who encrypts it.
+    pub bring_key: Box<dyn Fn(&[u8])>,
 }
 
 pub(crate) struct Waiting {
@@ -134,7 +136,10 @@ impl Console {
     /// Looks what the device of the streams has done.
     pub fn look(&self) {
         let Some(streams) = &self.streams else { return };
-        while streams.take_word(|Word::Window { rows, columns }| self.set_window(rows, columns)) {}
+        while streams.take_word(|word| match word {
+            Word::Key(key) => (self.outside.bring_key)(key),
+            Word::Window { rows, columns } => self.set_window(rows, columns),
+        }) {}
         // A key's echo must have room.
         while self.terminal.borrow().has_room()
             && streams.room(Out::Screen) >= SHOWN_MAX * KEYS_BYTES

@@ -22,6 +22,7 @@ use virtio::port::{Broken, Position};
 use virtio::ports::{self, In, Out, Ports, Positions, StartError};
 use virtio::takeover;
 use virtio::transport::{DeviceOwner, NotRunning};
+use zeroize::{Zeroize, Zeroizing};
 
 /// Name of the region.
 pub const REGION: &str = "streams";
@@ -41,8 +42,12 @@ const TOLD_MAX: usize = 1024;
 pub const REGION_BYTES: usize = TOLD_AT + TOLD_MAX * TOLD_BYTES;
 /// "STRM" and the record's version.
 const MAGIC: u64 = 0x5354_524d_0000_0002;
-/// Longest line on the control port.
-const LINE_MAX: usize = 64;
+/// Longest line on the control port: that of a key.
+const LINE_MAX: usize = KEY_WORD.len() + 2 * KEY_BYTES_MAX + 2;
+/// Begins the line of a key; its bytes follow, two digits each.
+const KEY_WORD: &str = "key";
+/// Bytes of the longest key; what they mean its user knows.
+const KEY_BYTES_MAX: usize = 128;
 const NO_END: u64 = u64::MAX;
 
 /// A request of a client that can be asked again: who, and which. `None`: it cannot.
@@ -140,7 +145,9 @@ impl Kept {
 
 /// What the host says on the control port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum Word<'a> {
+    /// What encrypts the disk: to be kept, and told to nobody but who encrypts.
+    Key(&'a [u8]),
     /// The window of the terminal has that size.
     Window {
         /// Its height.
@@ -390,11 +397,11 @@ impl Streams {
     }
 
     /// Takes what the host says, one line at a time, and has the caller carry a word out: again if
-    /// we die over it. False when there is no whole line.
-    pub fn take_word(&self, carry_out: impl FnOnce(Word)) -> bool {
-        let mut bytes = [0; LINE_MAX];
+    /// we die over it. False when there is no whole line. Of a key nothing is left here.
+    pub fn take_word(&self, carry_out: impl FnOnce(Word<'_>)) -> bool {
+        let mut bytes = Zeroizing::new([0; LINE_MAX]);
         let mut positions = self.kept.get().positions;
-        let outcome = self.ports.borrow().peek(&mut positions, In::Control, &mut bytes);
+        let outcome = self.ports.borrow().peek(&mut positions, In::Control, &mut bytes[..]);
         let count = self.believed(outcome);
         let length = match bytes[..count].iter().position(|byte| *byte == b'\n') {
             Some(end) => end + 1,
@@ -402,6 +409,15 @@ impl Streams {
             None if count == LINE_MAX => count,
             None => return false,
         };
+        let digits = bytes[..length].strip_prefix(KEY_WORD.as_bytes());
+        // Blanks are of a predecessor that died while it wiped one.
+        if digits.is_some() || bytes[0] == b' ' {
+            if let Some((key, count)) = digits.and_then(key) {
+                carry_out(Word::Key(&key[..count]));
+            }
+            self.drop_key(&mut bytes[..length]);
+            return true;
+        }
         let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
         let mut words = line.split_ascii_whitespace();
         let command = words.next().unwrap_or_default();
@@ -425,6 +441,22 @@ impl Streams {
         }
         self.commit(kept);
         true
+    }
+
+    /// Wipes a line with a key from its beginning, and takes what is left of it. Who dies in
+    /// between leaves one that begins with blanks.
+    fn drop_key(&self, line: &mut [u8]) {
+        line[..].zeroize();
+        line.fill(b' ');
+        if let Some(end) = line.last_mut() {
+            *end = b'\n';
+        }
+        let mut kept = self.kept.get();
+        let outcome = self.ports.borrow().overwrite(&kept.positions, In::Control, line);
+        self.believed(outcome);
+        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Control, line);
+        self.believed(outcome);
+        self.commit(kept);
     }
 
     /// Wants a signal sent to the foreground; a successor still does.
@@ -470,6 +502,21 @@ impl Streams {
     pub fn acknowledge(&self) {
         self.ports.borrow_mut().acknowledge();
     }
+}
+
+/// The bytes that a line's digits are, and how many; nothing if they are no whole bytes.
+fn key(digits: &[u8]) -> Option<(Zeroizing<[u8; KEY_BYTES_MAX]>, usize)> {
+    let digits = digits.trim_ascii();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut key = Zeroizing::new([0; KEY_BYTES_MAX]);
+    let (pairs, rest) = digits.as_chunks();
+    if pairs.len() > KEY_BYTES_MAX || !rest.is_empty() || pairs.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in key.iter_mut().zip(pairs) {
+        *byte = (digit(*high)? << 4 | digit(*low)?) as u8;
+    }
+    Some((key, pairs.len()))
 }
 
 fn bit(number: Option<u64>) -> u64 {

@@ -86,6 +86,7 @@ impl World {
                 }
             }),
             process: Box::new(move || Some(process.clone())),
+            bring_key: Box::new(|_| ()),
         };
         let console = Rc::new(Console::new(self.state.get(), outside).with_streams(streams, [false; 3]));
         runtime::spawn(console.clone().send_signals());

@@ -59,6 +59,7 @@ fn console_in(state: Kept) -> (Rc<Console>, Line, States) {
         }),
         keep: Box::new(move |state| kept.borrow_mut().push(*state)),
         process: Box::new(|| None),
+        bring_key: Box::new(|_| ()),
     };
     (Rc::new(Console::new(state, outside)), line, states)
 }

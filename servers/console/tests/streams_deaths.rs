@@ -17,6 +17,9 @@ use virtio::ports::Out;
 
 /// Bytes that a client writes in all, and that come to standard input.
 const ALL_BYTES: usize = 24_000;
+/// A key's digits, longer than a buffer of the device; and parts of them that are nowhere else.
+const KEY: &str = "27182818284590452353602874713526624977572470936999595749669676273141592653589793238462643383279502884197169399375105820974944592";
+const KEY_PART: usize = 8;
 /// Stores of a life without a death, at least.
 const STORES_MIN: u64 = 1_000;
 
@@ -125,6 +128,7 @@ impl Host {
         );
         words.push("closed-error".into());
         words.push(format!("end {ALL_BYTES}"));
+        words.insert(5, format!("key {KEY}"));
         Host { sent: 0, words: words.clone().into_iter(), heard: BTreeSet::new(), all: words }
     }
 
@@ -142,9 +146,13 @@ impl Host {
     /// What the console does at an interrupt.
     fn heed(&mut self, machine: &Machine, streams: &Streams) {
         let heard = &mut self.heard;
-        while streams.take_word(|Word::Window { rows, columns }| {
+        let told = |word: Word<'_>| match word {
+            Word::Window { rows, columns } => format!("window {rows} {columns}"),
+            Word::Key(key) => format!("key {}", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        };
+        while streams.take_word(|word| {
             if machine.life.store() {
-                heard.insert(format!("window {rows} {columns}"));
+                heard.insert(told(word));
             }
         }) {}
         while let Some((number, is_first)) = streams.next_signal() {
@@ -266,11 +274,15 @@ impl Trial {
             assert_eq!((wrong, device.arrived[port].len()), (None, ALL_BYTES), "port {port}");
         }
         assert_eq!(programs.reader.read, ALL_BYTES);
-        let is_carried_out = |word: &&String| word.starts_with("window") || word.starts_with("signal");
+        let is_carried_out = |word: &&String| ["window", "signal", "key"].iter().any(|start| word.starts_with(start));
         let missing: Vec<_> =
             host.all.iter().filter(is_carried_out).filter(|word| !host.heard.contains(*word)).collect();
         assert!(missing.is_empty(), "words that did not arrive: {missing:?}");
         assert!(streams.is_closed(Out::Error) && !streams.is_closed(Out::Output));
+        let memory = machine.region.borrow();
+        let is_left = |digits: &[u8]| memory.windows(digits.len()).any(|bytes| bytes == digits);
+        let left: Vec<_> = KEY.as_bytes().chunks(KEY_PART).filter(|digits| is_left(digits)).collect();
+        assert!(left.is_empty(), "digits of the key are left in the device's buffers: {left:?}");
     }
 }
 

@@ -21,6 +21,11 @@ use crate::server::{Pins, Server, State};
 const ANSWER_NS: u64 = 5_000_000_000;
 /// Status of a machine that was to have a disk and has none (EX_SOFTWARE of sysexits.h).
 const NO_DISK: u64 = 70;
+/// The same of one that is encrypted: its key comes by the console, which starts later.
+const KEY_NS: u64 = 30_000_000_000;
+/// The region between us and who serves the disk: one that encrypts has its own. And how long it
+/// may take.
+const REGIONS: [(&str, u64); 2] = [("plain-data", KEY_NS), ("disk-data", ANSWER_NS)];
 /// Part of the account that blocks may take.
 const CACHE_PART: u64 = 2;
 
@@ -73,10 +78,13 @@ pub async fn use_disk(server: Rc<Server>, device: Rc<Device>, is_read_only: bool
 }
 
 async fn attach(start: &Start) -> Result<Device, String> {
-    let blocks: BlocksClient = start.client("disk").map_err(|_| "no channel to a disk: correct system/*.toml")?;
-    let data: Bulk = start.region("disk-data").ok_or("no region disk-data: correct system/*.toml")?.memory();
+    // The disk's server, or one that encrypts in front of it.
+    let (_, blocks): (_, BlocksClient) = start.clients().pop().ok_or("no channel to a disk: correct system/*.toml")?;
+    let region = REGIONS.iter().find_map(|(name, limit_ns)| Some((start.region(name)?, limit_ns)));
+    let (region, limit_ns) = region.ok_or("no region for the disk's data: correct system/*.toml")?;
+    let data: Bulk = region.memory();
     let first = runtime::now_ns();
-    let asked = runtime::timeout(ANSWER_NS, blocks.attach(first)).await;
+    let asked = runtime::timeout(*limit_ns, blocks.attach(first)).await;
     let disk = asked.map_err(|_| "no disk answers")?.map_err(|error| format!("no disk: {error:?}"))?;
     let (limit_pages, ..) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
     let cache = Cache::new((limit_pages / CACHE_PART) as usize);
