@@ -48,7 +48,7 @@ mod xattr;
 pub use directory::{Entry, NAME_MAX};
 pub use error::{Error, Refusal, Stop};
 pub use extent::{Place, Stretch};
-pub use format::{Action, Format, FormatError, FormatOptions, is_unfinished};
+pub use format::{Action, Format, FormatError, FormatOptions, is_unfinished, unfinished};
 pub use inode::{Inode, Kind, New, ROOT, Time};
 pub use journal::{Batch, Flush, Put, Recovered, Recovery, Step, Write};
 pub use mount::{Mount, View};

@@ -110,6 +110,14 @@ pub fn is_unfinished(first: &Block) -> bool {
     first.starts_with(MARK)
 }
 
+/// The first block of a device that is being formatted: for who makes something around a volume,
+/// and wants it seen as not ended.
+pub fn unfinished() -> Box<Block> {
+    let mut block = Box::new([0; crate::BLOCK_BYTES]);
+    block[..MARK.len()].copy_from_slice(MARK);
+    block
+}
+
 /// A thing to do, before it has its bytes.
 #[derive(Clone, Copy, Debug)]
 enum Item {

@@ -3,7 +3,8 @@
 //!
 //! Ports, as `lib/virtio/src/ports.rs` has them: control, standard input, output, error, and the
 //! terminal, which is whatever of the three is one here. On the control port go lines: to the
-//! guest `end COUNT` (standard input has that many bytes), `closed-output`, `closed-error`,
+//! guest `key DIGITS` (what the guest needs of an encrypted disk, first of all), `end COUNT`
+//! (standard input has that many bytes), `closed-output`, `closed-error`,
 //! `closed-screen`, `signal-foreground N`, `signal-first N`, `window ROWS COLUMNS`; from it
 //! `exit N` or `signal N`, last, when all that programs wrote has been taken.
 
@@ -17,6 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use zeroize::Zeroizing;
 
 /// Ports of the device, from 1 on: control, input, output, error, terminal.
 pub const PORTS: usize = 5;
@@ -75,6 +77,17 @@ impl Streams {
     /// The emulator's ends, for its command line.
     pub fn descriptors(&self) -> Vec<i32> {
         self.theirs.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Tells the guest a key, before all else. It goes this way only: it is in no archive, command
+    /// line or log.
+    pub fn tell_key(&mut self, key: &[u8]) -> Result<()> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut line = Zeroizing::new(Vec::with_capacity(2 * key.len() + 8));
+        line.extend_from_slice(b"key ");
+        line.extend(key.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]));
+        line.push(b'\n');
+        self.ours[0].write_all(&line).context("the key cannot be handed to the guest")
     }
 
     /// Begins to carry: the emulator runs. Signals of `signals` go to the program, or, without one,

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use system::{Mount, Run, System};
+use system::{Component, Mount, Run, System};
 
 /// How often a waiting tool looks whether Ctrl-C was pressed.
 const WAKE_EVERY: Duration = Duration::from_millis(50);
@@ -63,7 +63,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
     /// Keep a folder of the guest (/data) in a file of this machine, as an ext4 file system:
-    /// FILE[:PATH][,size=SIZE][,ro]; a missing file is made if there is a size
+    /// FILE[:PATH][,size=SIZE][,key=FILE][,ro]; a missing file is made if there is a size, and
+    /// encrypted (LUKS2) if there is a key; key=- asks for a passphrase
     #[arg(long, value_name = "FILE[:PATH]")]
     pub disk: Option<DiskOption>,
     /// Use this folder as the guest's root file system; PROGRAM is looked for in it
@@ -119,6 +120,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(word) = options.program.first().filter(|word| word.starts_with('-')) {
         bail!("run: there is no option {word}; ./pelago run --help lists them");
     }
+    check_print(options)?;
     let folder = Instance::create()?;
     // A printed command is run later, so its archive stays, among the other things that a build
     // leaves.
@@ -147,9 +149,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     // Nobody else of us has it until the guest has ended.
     let disk = disk.map(Disk::made).transpose()?;
-    let is_carried = has_console_device(options)?;
+    let is_carried = has_console_device(&system(options)?);
     let held = if is_carried { Some(streams::hold_signals()?) } else { None };
-    let streams = if is_carried { Some(Streams::open()?) } else { None };
+    let mut streams = if is_carried { Some(Streams::open()?) } else { None };
+    if let (Some(handover), Some(streams)) = (disk.as_ref().and_then(Disk::handover), &mut streams) {
+        streams.tell_key(&handover.encode()[..])?;
+    }
     machine.streams = streams.as_ref().map(Streams::descriptors).unwrap_or_default();
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if !options.quiet {
@@ -221,11 +226,9 @@ fn start(options: &Options, machine: &Machine, reason: &str, disk: Option<&Disk>
 }
 
 /// Does somebody in the system serve the streams' device?
-fn has_console_device(options: &Options) -> Result<bool> {
-    Ok(system(options)?
-        .components
-        .iter()
-        .any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
+fn has_console_device(system: &System) -> bool {
+    let drives = |component: &Component| component.devices.iter().any(|kind| kind == "virtio-console");
+    system.components.iter().any(drives)
 }
 
 /// Shows what the system says until the guest ends, while the streams go their own way.
@@ -334,6 +337,16 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Prepared
     Ok(Prepared { machine, origin: program.map(|program| Origin { files: archive, program }), disk })
 }
 
+/// A printed command has nobody who would hand the guest a key.
+fn check_print(options: &Options) -> Result<()> {
+    match &options.disk {
+        Some(DiskOption { key: Some(_), file, .. }) if options.print => {
+            bail!("--disk {}: a printed command has no key to give; leave --print out", file.display())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The emulator's drive. Another folder may be the current one when a printed command is run.
 fn drive(disk: &DiskOption) -> Result<Drive> {
     let file = std::path::absolute(&disk.file).with_context(|| format!("--disk {}", disk.file.display()))?;
@@ -343,13 +356,23 @@ fn drive(disk: &DiskOption) -> Result<Drive> {
 /// The system's description for what was asked for.
 fn system(options: &Options) -> Result<System> {
     let path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
-    let parts: &[Part] = if options.disk.is_some() { &[Part::Disk] } else { &[] };
+    let parts: &[Part] = match &options.disk {
+        Some(DiskOption { key: Some(_), .. }) => &[Part::Disk, Part::Key],
+        Some(_) => &[Part::Disk],
+        None => &[],
+    };
     let system = description::load_with(&path, parts)?;
     let drives = |kind: &String| kind == "virtio-blk";
     if let Some(disk) = &options.disk
         && !system.components.iter().any(|component| component.devices.iter().any(drives))
     {
         bail!("--disk {}: the system of {} has no use for a disk; leave one out", disk.file.display(), path.display());
+    }
+    let encrypts = |component: &Component| component.provides.iter().any(|contract| contract == "keys");
+    if let Some(DiskOption { key: Some(_), file, .. }) = &options.disk
+        && !(system.components.iter().any(encrypts) && has_console_device(&system))
+    {
+        bail!("--disk {}: the system of {} cannot encrypt; leave key= out", file.display(), path.display());
     }
     Ok(description::placed(system, options.machine))
 }
@@ -516,6 +539,7 @@ mod tests {
         };
         assert!(told("new.img", "default.toml").contains("add ,size=4G"));
         assert!(told("new.img", "conform.toml").contains("has no use for a disk"));
+        assert!(told("new.img,size=64M,key=none", "disk.toml").contains("cannot encrypt"));
         assert!(!folder.path().join("archive").exists());
         let said = image(&options("new.img", "default.toml").unwrap()).unwrap_err().to_string();
         assert!(said.contains("leave --disk out"), "{said}");

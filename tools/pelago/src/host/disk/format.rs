@@ -12,9 +12,33 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Zeros are written in pieces of so many bytes where they cannot be punched.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Formats a file of so many bytes; `is_zero` if all of them are zeros. It is on the host's disk
-/// when this returns. A file that this did not end in is recognised as empty again.
-pub fn format(file: &File, bytes: u64, is_zero: bool) -> Result<()> {
+/// What a volume is made in.
+pub trait Target {
+    /// Writes whole blocks.
+    fn write(&self, at: u64, bytes: &[u8]) -> std::io::Result<()>;
+    /// Zeros are read there afterwards.
+    fn zero(&self, from: u64, bytes: u64) -> std::io::Result<()>;
+    /// What was written is on the host's disk.
+    fn flush(&self) -> std::io::Result<()>;
+}
+
+impl Target for File {
+    fn write(&self, at: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.write_all_at(bytes, at)
+    }
+
+    fn zero(&self, from: u64, bytes: u64) -> std::io::Result<()> {
+        zero(self, from, bytes)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Formats something of so many bytes; `is_zero` if all of them are zeros. It is on the host's disk
+/// when this returns. One that this did not end in is recognised as empty again.
+pub fn format(target: &impl Target, bytes: u64, is_zero: bool) -> Result<()> {
     let options = FormatOptions {
         device_blocks: bytes / BLOCK_BYTES as u64,
         uuid: uuid()?,
@@ -26,9 +50,9 @@ pub fn format(file: &File, bytes: u64, is_zero: bool) -> Result<()> {
     let format = Format::new(&options).map_err(|error| anyhow::anyhow!("{error}"))?;
     for action in format {
         let done = match action {
-            Action::Write { block, bytes } => file.write_all_at(&bytes[..], block * BLOCK_BYTES as u64),
-            Action::Zero { first, blocks } => zero(file, first * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64),
-            Action::Flush => file.sync_data(),
+            Action::Write { block, bytes } => target.write(block * BLOCK_BYTES as u64, &bytes[..]),
+            Action::Zero { first, blocks } => target.zero(first * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64),
+            Action::Flush => target.flush(),
         };
         done.context("it cannot be written")?;
     }
@@ -53,18 +77,25 @@ fn zero(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
 
 /// A random one (RFC 9562, section 5.4).
 fn uuid() -> Result<[u8; 16]> {
-    let mut uuid: [u8; 16] = random()?;
+    let mut uuid = random()?;
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     Ok(uuid)
 }
 
-fn random() -> Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.context("this machine gives no random numbers")?;
+/// Random bytes of the host.
+pub fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    random_source()?.read_exact(&mut bytes).context(NO_RANDOM)?;
     Ok(bytes)
 }
+
+/// Where they come from.
+pub fn random_source() -> Result<File> {
+    File::open("/dev/urandom").context(NO_RANDOM)
+}
+
+const NO_RANDOM: &str = "this machine gives no random numbers";
 
 #[cfg(test)]
 mod tests {

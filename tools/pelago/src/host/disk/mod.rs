@@ -5,17 +5,23 @@
 //! given out that somebody else uses.
 
 mod content;
+mod encrypted;
 mod format;
+mod key;
 mod lock;
 
 pub use content::Content;
+pub use key::KeySource;
 
 use crate::host::size::parse_size;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use encrypted::Opened;
+use luks::{Handover, Strength};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use zeroize::Zeroizing;
 
 /// Least size of a disk: smaller ones have no room for a journal, or hardly any beside it.
 pub const BYTES_MIN: u64 = 64 << 20;
@@ -25,8 +31,6 @@ const BLOCK_BYTES: u64 = 4096;
 const PATH: &str = "/data";
 /// The guest has something there that must stay visible.
 const TAKEN: [&str; 4] = ["/", "/dev", "/proc", "/sys"];
-/// As cryptsetup has it for the files of keys.
-const KEY_BYTES_MAX: u64 = 8 << 20;
 const FORM: &str = "write FILE[:/PATH][,size=SIZE][,key=FILE][,ro], for instance data.img:/data,size=4G";
 
 /// The option.
@@ -38,7 +42,7 @@ pub struct DiskOption {
     /// Of a file that is made, in bytes.
     pub size: Option<u64>,
     /// What encrypts it.
-    pub key: Option<PathBuf>,
+    pub key: Option<KeySource>,
     pub is_read_only: bool,
 }
 
@@ -62,7 +66,7 @@ impl FromStr for DiskOption {
             seen.push(name);
             match (name, value) {
                 ("size", Some(size)) => option.size = Some(checked_size(size)?),
-                ("key", Some(key)) if !key.is_empty() => option.key = Some(key.into()),
+                ("key", Some(key)) if !key.is_empty() => option.key = Some(KeySource::new(key)),
                 ("ro", None) => option.is_read_only = true,
                 _ => bail!("`{part}` is no option of a disk, and a name cannot have a comma; {FORM}"),
             }
@@ -100,13 +104,16 @@ fn fits(bytes: u64) -> Result<()> {
 }
 
 /// A disk that can be had.
-#[derive(Debug)]
 pub struct Disk {
     option: DiskOption,
     pub content: Content,
     pub bytes: u64,
     /// None: it is still to be made. As long as it is open nobody else of us has it.
     file: Option<File>,
+    /// The key of one that is to be encrypted.
+    key: Option<Zeroizing<Vec<u8>>>,
+    /// One that is encrypted.
+    opened: Option<Opened>,
 }
 
 impl Disk {
@@ -118,11 +125,25 @@ impl Disk {
             Some(file) => file,
             None => self.make().context("it cannot be made").map_err(error)?,
         };
-        if self.content == Content::Empty {
-            format::format(&file, self.bytes, is_new).context("it cannot be formatted").map_err(error)?;
-            self.content = Content::Ext4;
-        }
+        let formatted = match (self.content, self.key.take(), &mut self.opened) {
+            (Content::Empty, None, _) => {
+                self.content = Content::Ext4;
+                format::format(&file, self.bytes, is_new)
+            }
+            (Content::Empty, Some(key), opened) => {
+                self.content = Content::Luks2;
+                encrypted::make(&file, self.bytes, &key, Strength::GUEST).map(|made| *opened = Some(made))
+            }
+            (_, _, Some(opened)) if !self.option.is_read_only => opened.prepare(&file),
+            _ => Ok(()),
+        };
+        formatted.context("it cannot be formatted").map_err(error)?;
         Ok(Disk { file: Some(file), ..self })
+    }
+
+    /// What the guest needs of an encrypted one: its volume's key, and where its data is.
+    pub fn handover(&self) -> Option<&Handover> {
+        self.opened.as_ref().map(|opened| &opened.handover)
     }
 
     /// What it is, and where its files are in the guest.
@@ -140,14 +161,17 @@ impl Disk {
     }
 }
 
+/// Without its key.
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Disk({})", self.in_words())
+    }
+}
+
 impl DiskOption {
     /// Finds out whether it can be had, and takes it if it is there. Nothing is written.
     pub fn check(&self) -> Result<Disk> {
-        let disk = self.look().and_then(|disk| {
-            ensure!(self.key.is_none(), "no disk can be encrypted yet; leave key= out");
-            Ok(disk)
-        });
-        disk.map_err(|error| self.error(&error))
+        self.look().map_err(|error| self.error(&error))
     }
 
     fn error(&self, error: &anyhow::Error) -> anyhow::Error {
@@ -155,7 +179,7 @@ impl DiskOption {
     }
 
     fn look(&self) -> Result<Disk> {
-        self.key.iter().try_for_each(|key| check_key(key))?;
+        self.key.iter().try_for_each(KeySource::check)?;
         let data = match self.file.metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => return self.to_be_made(),
             data => data.context("it cannot be looked at")?,
@@ -173,7 +197,18 @@ impl DiskOption {
         (&file).take(content::START_BYTES).read_to_end(&mut start).context("it cannot be read")?;
         let content = content::recognise(&start, data.len())?;
         self.fits_content(content)?;
-        Ok(Disk { option: self.clone(), content, bytes: data.len(), file: Some(file) })
+        let key = self.key.as_ref().map(|key| key.read(&self.file, content == Content::Empty)).transpose()?;
+        let (key, opened) = match (content, key) {
+            (Content::Luks2, Some(key)) => (None, Some(self.open(&file, data.len(), &key)?)),
+            (_, key) => (key, None),
+        };
+        Ok(Disk { option: self.clone(), content, bytes: data.len(), file: Some(file), key, opened })
+    }
+
+    fn open(&self, file: &File, bytes: u64, key: &[u8]) -> Result<Opened> {
+        let name = self.key.as_ref().map(KeySource::name).unwrap_or_default();
+        encrypted::open(file, bytes, key)?
+            .with_context(|| format!("{name} does not open it; give the one that it was made with"))
     }
 
     fn to_be_made(&self) -> Result<Disk> {
@@ -181,7 +216,8 @@ impl DiskOption {
         self.fits_content(Content::Empty)?;
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         ensure!(folder.is_dir(), "there is no folder {}; make it: mkdir -p", folder.display());
-        Ok(Disk { option: self.clone(), content: Content::Empty, bytes, file: None })
+        let key = self.key.as_ref().map(|key| key.read(&self.file, true)).transpose()?;
+        Ok(Disk { option: self.clone(), content: Content::Empty, bytes, file: None, key, opened: None })
     }
 
     /// What is on it can be used as it was asked for.
@@ -191,7 +227,10 @@ impl DiskOption {
                 ensure!(!self.is_read_only, "there is nothing on it to read; leave ,ro out, and it is formatted");
             }
             Content::Ext4 => ensure!(self.key.is_none(), "it is not encrypted; leave key= out, or name a new file"),
-            Content::Luks2 => bail!("it is encrypted (LUKS2), which cannot be opened yet; name another file"),
+            Content::Luks2 => ensure!(
+                self.key.is_some(),
+                "it is encrypted (LUKS2); add ,key=FILE with the file of its key, or ,key=- to be asked for a passphrase"
+            ),
         }
         Ok(())
     }
@@ -208,15 +247,6 @@ fn refused(error: &std::io::Error, is_read_only: bool) -> anyhow::Error {
     anyhow!("it cannot be opened ({error}){remedy}")
 }
 
-fn check_key(key: &Path) -> Result<()> {
-    let problem = || format!("the key {} cannot be read; name a file with the key", key.display());
-    let data = key.metadata().with_context(problem)?;
-    ensure!(data.is_file(), "the key {} is no file; name a file with the key", key.display());
-    let bytes = data.len();
-    ensure!((1..=KEY_BYTES_MAX).contains(&bytes), "the key {} has {bytes} bytes; 1 to 8 MiB can be one", key.display());
-    File::open(key).with_context(problem).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +260,7 @@ mod tests {
     fn it_is_parsed() {
         let all = option("a:b.img:/data//x/,ro,key=k=1,size=64M");
         assert_eq!((all.file, all.path.as_str()), ("a:b.img".into(), "/data/x"));
-        assert_eq!((all.size, all.key, all.is_read_only), (Some(64 << 20), Some("k=1".into()), true));
+        assert_eq!((all.size, all.key, all.is_read_only), (Some(64 << 20), Some(KeySource::File("k=1".into())), true));
         let least = option("data.img");
         assert_eq!((least.path.as_str(), least.size, least.key, least.is_read_only), (PATH, None, None, false));
     }
@@ -353,19 +383,24 @@ mod tests {
         assert_eq!(files.open("disk").is_ok(), nix::unistd::geteuid().is_root());
     }
 
-    /// This goes when the system can do it.
+    /// Encrypted with one key, and opened with that one only.
     #[test]
-    fn that_nothing_is_encrypted_yet_is_told() {
+    fn an_encrypted_disk_is_made_and_opened() {
         let files = Files(tempfile::tempdir().unwrap());
-        files.file("key", 32, b"");
-        files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
+        std::fs::write(files.0.path().join("key"), b"secret").unwrap();
+        std::fs::write(files.0.path().join("other"), b"secret\n").unwrap();
         files.file("empty", BYTES_MIN, b"");
-        for rest in ["new.img,size=64M,key=key", "empty,key=key"] {
-            let said = files.option(rest).check().unwrap_err().to_string();
-            assert!(said.starts_with("--disk ") && said.contains("leave key= out"), "{rest}: {said}");
+        for name in ["new.img,size=64M", "empty"] {
+            assert_eq!(files.open(&format!("{name},key=key")), Ok((Content::Luks2, BYTES_MIN)));
+            let name = name.split(',').next().unwrap();
+            let disk = files.option(&format!("{name},key=key,ro")).check().unwrap();
+            assert!(disk.handover().is_some());
+            assert!(disk.in_words().contains("an encrypted volume (LUKS2) of 64 MiB"), "{}", disk.in_words());
+            drop(disk);
+            files.says(&format!("{name},key=other"), "other does not open it; give the one that it was made with");
+            files.says(name, "add ,key=FILE");
         }
-        files.says("secret,key=key", "cannot be opened yet");
-        assert!(!files.0.path().join("new.img").exists());
+        assert!(files.option("plain.img,size=64M").check().unwrap().made().unwrap().handover().is_none());
     }
 
     #[test]
@@ -374,7 +409,8 @@ mod tests {
         files.file("key", 32, b"");
         files.file("no-key", 0, b"");
         files.file("secret", BYTES_MIN, b"LUKS\xba\xbe\0\x02");
-        files.says("secret", "cannot be opened yet");
+        files.says("secret", "add ,key=FILE");
+        files.says("secret,key=key", "the LUKS headers are damaged");
         files.says("secret,key=no-key", "has 0 bytes");
         files.says("secret,key=", "is no file");
         files.file("volume", BYTES_MIN, b"");
@@ -382,7 +418,7 @@ mod tests {
         files.says("volume,key=key", "it is not encrypted");
         files.file("empty", BYTES_MIN, b"");
         files.says("empty,ro", "nothing on it to read");
-        let empty = files.option("empty,key=key").look().unwrap();
-        assert_eq!((empty.content, empty.bytes), (Content::Empty, BYTES_MIN));
+        files.says("empty,ro,key=key", "nothing on it to read");
+        assert!(!files.0.path().join("new.img").exists());
     }
 }

@@ -265,6 +265,16 @@ impl Running {
         Ok(Running { child, input, lines, seen: Vec::new() })
     }
 
+    /// Types a line.
+    pub fn line(&mut self, words: &str) -> Result<()> {
+        self.input.write_all(format!("{words}\n").as_bytes()).context("the tool takes no input")
+    }
+
+    /// There is no more input.
+    pub fn end_input(&mut self) {
+        self.input = Box::new(std::io::sink());
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot signal the tool")

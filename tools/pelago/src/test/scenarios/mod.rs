@@ -22,6 +22,7 @@ mod disk;
 mod disk_calls;
 mod disk_option;
 mod double_faults;
+mod encrypted_disk;
 mod epoll;
 mod event_descriptors;
 mod ext4;
@@ -108,6 +109,7 @@ pub fn all() -> Vec<Scenario> {
         cli::scenarios(),
         host_files::scenarios(),
         disk_option::scenarios(),
+        encrypted_disk::scenarios(),
         first_run::scenarios(),
         memory::scenarios(),
         standard_streams::scenarios(),

@@ -2,6 +2,7 @@
 //! status that is not zero.
 
 use crate::host::child;
+use crate::host::disk::DiskOption;
 use crate::host::skip::Skip;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,7 +19,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 25] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -43,9 +44,18 @@ const CASES: [Case; 24] = [
     Case {
         name: "encrypted-disk",
         words: &["run", "--disk", "DIR/disk", "busybox"],
-        says: &["LUKS2", "name another file"],
+        says: &["LUKS2", "add ,key=FILE"],
     },
-    Case { name: "disk-key", words: &["run", "--disk", "DIR/disk,key=DIR/text", "busybox"], says: &["leave key= out"] },
+    Case {
+        name: "disk-key",
+        words: &["run", "--disk", "DIR/disk,key=DIR/text", "busybox"],
+        says: &["text does not open it", "it was made with"],
+    },
+    Case {
+        name: "plain-disk",
+        words: &["run", "--disk", "DIR/disk,key=DIR/text", "busybox"],
+        says: &["leave key= out"],
+    },
     Case { name: "no-row", words: &["bench", "no-such-row"], says: &["no row", "--list"] },
     Case { name: "no-results", words: &["bench", "--from", "DIR/none"], says: &["cannot read", "none"] },
     Case { name: "no-results-format", words: &["bench", "--from", "DIR/text"], says: &["no results", "make it again"] },
@@ -112,7 +122,8 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
     match case.name {
         "disk-of-others" => disk(folder, b"XFSB"),
         "encrypted-disk" => disk(folder, b"LUKS\xba\xbe\0\x02"),
-        "disk-key" => disk(folder, b"").and_then(|()| crate::host::files::write(&folder.join("text"), b"secret\n")),
+        "disk-key" => made_disk(folder, true),
+        "plain-disk" => made_disk(folder, false),
         "not-executable" | "no-results-format" | "small-disk" => {
             crate::host::files::write(&folder.join("text"), b"hello\n")
         }
@@ -164,6 +175,16 @@ fn disk(folder: &Path, start: &[u8]) -> Result<()> {
     crate::host::files::write(&path, start)?;
     let file = std::fs::File::options().write(true).open(&path);
     file.and_then(|file| file.set_len(64 << 20)).context("cannot make a disk")
+}
+
+/// A disk as `run` makes it, encrypted or not, and a file that is not its key.
+fn made_disk(folder: &Path, is_encrypted: bool) -> Result<()> {
+    let text = folder.join("text");
+    crate::host::files::write(&text, b"its key")?;
+    let key = if is_encrypted { format!(",key={}", text.display()) } else { String::new() };
+    let option: DiskOption = format!("{},size=64M{key}", folder.join("disk").display()).parse()?;
+    option.check()?.made()?;
+    crate::host::files::write(&text, b"secret\n")
 }
 
 /// A file that has the plugin interface, and nothing else of an emulator.
