@@ -101,6 +101,7 @@ impl Ended {
             Ended::Failed(BlocksError::Full) => 7,
             Ended::Failed(BlocksError::Number) => 8,
             Ended::Failed(BlocksError::Io) => 9,
+            Ended::Failed(BlocksError::NoDevice) => 10,
         }
     }
 
@@ -115,6 +116,7 @@ impl Ended {
             6 => Ended::Failed(BlocksError::Unsupported),
             7 => Ended::Failed(BlocksError::Full),
             8 => Ended::Failed(BlocksError::Number),
+            10 => Ended::Failed(BlocksError::NoDevice),
             _ => Ended::Failed(BlocksError::Io),
         }
     }

@@ -43,6 +43,7 @@ impl fmt::Display for Misaligned {
 }
 
 /// What computes.
+#[allow(clippy::large_enum_variant, reason = "a volume has one; which is larger depends on the target")]
 enum Engine {
     /// What `aes` takes on the target that it is compiled for.
     Portable(Xts),

@@ -81,9 +81,9 @@ pub struct Table<T> {
 }
 
 impl<T: Target> Table<T> {
-    /// Nothing is open. There are `max` at once; ids begin behind `before`: for a server that may
-    /// be started again a number that grows from life to life by more than it has descriptions, so
-    /// that what a client held in an earlier life is nothing that it holds now.
+    /// Nothing is open. There are `max` at once; ids begin behind `before`. For a server that may
+    /// be started again that is a number which grows from life to life by more than it has
+    /// descriptions: what a client held in an earlier life is then nothing that it holds now.
     pub fn new(max: usize, before: DescriptionId) -> Table<T> {
         let (locks, tickets) = (Locks::default(), Tickets::default());
         Table { open: BTreeMap::new(), max, before, last_id: before, locks, tickets }

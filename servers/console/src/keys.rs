@@ -3,12 +3,13 @@
 
 use abi::start::Entrance;
 use alloc::boxed::Box;
+use console_core::service::Bringer;
 use contracts::keys::{KeysClient, REGION};
 use runtime::{Region, Start};
 
 /// Writes a key to its region, and tells who encrypts. A predecessor may have written it and not
 /// lived to tell.
-pub fn bringer(start: &Start) -> Box<dyn Fn(&[u8])> {
+pub fn bringer(start: &Start) -> Bringer {
     let (users, region) = (start.clients::<KeysClient>(), start.region(REGION));
     if start.entrance() != Entrance::Fresh {
         tell(&users);

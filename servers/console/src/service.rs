@@ -39,6 +39,9 @@ const FIRST: u32 = 1;
 /// Writes bytes, at most 4096 at once.
 pub type Writer = Box<dyn Fn(&[u8])>;
 
+/// Brings a key to who encrypts with it.
+pub type Bringer = Box<dyn Fn(&[u8])>;
+
 /// What the console does to the world.
 pub struct Outside {
     /// The serial line.
@@ -48,7 +51,7 @@ pub struct Outside {
     /// The process server, if it is wired.
     pub process: Box<dyn Fn() -> Option<ProcessClient>>,
     /// Brings what encrypts the disk to who encrypts it.
-    pub bring_key: Box<dyn Fn(&[u8])>,
+    pub bring_key: Bringer,
 }
 
 pub(crate) struct Waiting {

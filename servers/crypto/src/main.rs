@@ -28,7 +28,8 @@ struct Service {
     plain: Region,
     encrypted: Region,
     key: Region,
-    path: RefCell<Option<Path<Bulk>>>,
+    /// Once it is open; an error, if it never will be.
+    path: RefCell<Option<Result<Path<Bulk>, BlocksError>>>,
     opened: Watch,
     key_arrived: Watch,
 }
@@ -48,6 +49,10 @@ impl Service {
         let handover = self.key_arrived.until(|| self.key()).await;
         let disk = match self.disk.attach(runtime::now_ns()).await {
             Ok(disk) => disk,
+            Err(CallError::Server(BlocksError::NoDevice)) => {
+                self.path.replace(Some(Err(BlocksError::NoDevice)));
+                return self.opened.changed();
+            }
             Err(error) => fail(format_args!("no disk: {error:?}")),
         };
         let (plain, encrypted) = (self.plain.memory(), self.encrypted.memory());
@@ -57,7 +62,7 @@ impl Service {
         let (sector, sectors, how) = (path.disk().block_bytes, path.disk().sectors, path.how());
         let how = if how == How::Instructions { "the processor's instructions" } else { "software" };
         runtime::log!("{sectors} sectors, encrypted in blocks of {sector} bytes by {how}");
-        self.path.replace(Some(path));
+        self.path.replace(Some(Ok(path)));
         self.opened.changed();
     }
 
@@ -67,7 +72,11 @@ impl Service {
 
     /// Does `work` with the cipher's path, when it is open.
     fn with<T>(&self, work: impl FnOnce(&mut Path<Bulk>) -> Result<T, BlocksError>) -> Result<T, BlocksError> {
-        self.path.borrow_mut().as_mut().map_or(Err(BlocksError::Io), work)
+        match self.path.borrow_mut().as_mut() {
+            Some(Ok(path)) => work(path),
+            Some(Err(error)) => Err(*error),
+            None => Err(BlocksError::Io),
+        }
     }
 }
 
