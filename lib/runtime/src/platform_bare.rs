@@ -16,9 +16,9 @@ const _: () = assert!(
     "lib/link repeats them"
 );
 
-// A context starts with its stack pointer at a multiple of 16 and no return address; a function
-// expects to have been called. The zero in RBP ends backtraces.
-global_asm!(".globl _start", "_start: xor ebp, ebp", "call component_start", "ud2");
+// A function expects to have been called with the stack at a multiple of 16, and vector
+// instructions want their operands there. The zero in RBP ends backtraces.
+global_asm!(".globl _start", "_start: xor ebp, ebp", "and rsp, -16", "call component_start", "ud2");
 
 pub struct Machine;
 
