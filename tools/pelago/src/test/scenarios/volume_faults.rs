@@ -27,6 +27,8 @@ const KILLS: usize = 12;
 const HANG_EVERY: usize = 6;
 /// Of them so many with requests under way; on a busy host that takes more deaths.
 const BUSY_KILLS: usize = 3;
+/// So many deaths more, at most.
+const MORE_KILLS: usize = 48;
 const NIGHTLY_KILLS: usize = 300;
 /// Deaths of the volume's server; the last one together with the disk's.
 const VOLUME_KILLS: usize = 5;
@@ -94,7 +96,7 @@ fn kill_disk(guest: &mut Guest, kills: usize) -> Result<(usize, usize)> {
         if deaths >= kills && busy >= BUSY_KILLS {
             return Ok((deaths, busy));
         }
-        ensure!(deaths < kills + KILLS, "the disk's server was idle nearly each time that it died");
+        ensure!(deaths < kills + MORE_KILLS, "the disk's server was idle nearly each time that it died");
         deaths += 1;
         let verb = if deaths.is_multiple_of(HANG_EVERY) { "hang" } else { "kill" };
         let reply = guest.control(&format!("chaos {verb} disk"), CONTROL_LIMIT)?;
