@@ -25,7 +25,8 @@ pub fn bringer(start: &Start) -> Bringer {
 }
 
 fn tell(users: &[(alloc::string::String, KeysClient)]) {
-    for (_, user) in users.iter().cloned() {
+    for (_, user) in users {
+        let user = user.clone();
         runtime::spawn(async move {
             // It is told again when the server was restarted. A predecessor may have had no key.
             let _ = user.arrived().await;

@@ -212,6 +212,7 @@ fn a_signal_waits_for_a_process_server_that_takes_its_time() {
             write: Box::new(|_| ()),
             keep: Box::new(|_| ()),
             process: Box::new(move || Some(process.clone())),
+            bring_key: Box::new(|_| ()),
         };
         let console = Rc::new(Console::new(state(), outside));
         runtime::spawn(console.clone().send_signals());

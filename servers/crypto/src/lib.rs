@@ -107,7 +107,7 @@ impl<M: Memory> Path<M> {
     }
 
     /// What the client is told of its disk.
-    pub fn disk(&self) -> Disk {
+    pub fn seen(&self) -> Disk {
         self.seen
     }
 

@@ -59,7 +59,7 @@ impl Service {
         let Some(path) = Path::new(&handover, disk, plain, self.plain.bytes, encrypted) else {
             fail(format_args!("the volume does not fit the disk of {} sectors", disk.sectors))
         };
-        let (sector, sectors, how) = (path.disk().block_bytes, path.disk().sectors, path.how());
+        let (sector, sectors, how) = (path.seen().block_bytes, path.seen().sectors, path.how());
         let how = if how == How::Instructions { "the processor's instructions" } else { "software" };
         runtime::log!("{sectors} sectors, encrypted in blocks of {sector} bytes by {how}");
         self.path.replace(Some(Ok(path)));
@@ -96,7 +96,7 @@ impl BlocksServer for Session {
     async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
         self.0.opened().await;
         answered(self.0.disk.attach(first).await)?;
-        self.0.with(|path| Ok(path.disk()))
+        self.0.with(|path| Ok(path.seen()))
     }
 
     async fn read(&self, _: &Peer, number: u64, extent: Extent, offset: u32) -> Result<(), BlocksError> {

@@ -87,7 +87,7 @@ fn what_is_written_is_encrypted_and_read_back() {
 #[test]
 fn nothing_but_whole_blocks_of_the_segment_is_reached() {
     let mut world = world(&segment(SectorBytes::B4096), DISK).unwrap();
-    let seen = world.path.disk();
+    let seen = world.path.seen();
     assert_eq!((seen.sectors, seen.block_bytes, seen.sectors_max), (48 << 11, 4096, SECTORS_MAX));
     assert_eq!((seen.data_offset, seen.data_bytes, seen.zeroes_sectors_max), (0, REGION_BYTES as u32 - PART, 0));
     let last = (48 << 11) - 8;
@@ -116,10 +116,10 @@ fn nothing_but_whole_blocks_of_the_segment_is_reached() {
 fn discards_are_passed_on_only_if_the_volume_allows_it() {
     let extent = Extent { sector: 8, sectors: 96 };
     let refusing = world(&segment(SectorBytes::B4096), DISK).unwrap().path;
-    assert_eq!((refusing.disk().discard_sectors_max, refusing.discard(extent)), (0, Err(BlocksError::Unsupported)));
+    assert_eq!((refusing.seen().discard_sectors_max, refusing.discard(extent)), (0, Err(BlocksError::Unsupported)));
     let allows = Segment { allows_discards: true, ..segment(SectorBytes::B4096) };
     let allowing = world(&allows, DISK).unwrap().path;
-    assert_eq!(allowing.disk().discard_sectors_max, 96, "whole blocks");
+    assert_eq!(allowing.seen().discard_sectors_max, 96, "whole blocks");
     assert_eq!(allowing.discard(extent), Ok(Extent { sector: 8 + (16 << 11), sectors: 96 }));
     assert_eq!(allowing.discard(Extent { sector: 48 << 11, sectors: 8 }), Err(BlocksError::Range));
 }
@@ -141,5 +141,5 @@ fn a_volume_that_is_not_on_the_disk_is_refused() {
     assert!(world(&odd, Disk { block_bytes: 4096, ..DISK }).is_none());
     // Blocks of the disk that are larger than the volume's sectors are its client's, too.
     let world = world(&segment(SectorBytes::B512), Disk { block_bytes: 4096, ..DISK }).unwrap();
-    assert_eq!(world.path.disk().block_bytes, 4096);
+    assert_eq!(world.path.seen().block_bytes, 4096);
 }

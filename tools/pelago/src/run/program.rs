@@ -15,6 +15,7 @@ use crate::machine::console_filter::{ConsoleFilter, Detail};
 use crate::machine::control;
 use crate::machine::emulator::{Drive, Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
+use crate::machine::passt::{self, Passt};
 use crate::machine::streams::{self, Streams};
 use crate::run::stop::Stopper;
 use anyhow::{Context, Result, bail};
@@ -125,8 +126,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     // A printed command is run later, so its archive stays, among the other things that a build
     // leaves.
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
-    // Declared before the machine and the guest, so it ends after them.
-    let _passt;
     let Prepared { mut machine, origin, disk } = prepare(options, &archive)?;
     machine.check()?;
     let (accelerator, reason) = accelerator::choose(options.accel);
@@ -136,17 +135,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         println!("{} {}", crate::machine::emulator::PROGRAM, words.join(" "));
         return Ok(ExitCode::SUCCESS);
     }
-    if !machine.forwards.is_empty() {
-        match crate::machine::passt::connect(&machine.forwards) {
-            Ok((passt, socket)) => {
-                machine.socket = Some(socket.into());
-                _passt = passt;
-            }
-            Err(problem) => eprintln!(
-                "pelago: the emulator's own network forwards the ports, which is slow for many clients at once: {problem:#}"
-            ),
-        }
-    }
+    // Declared before the guest, so it ends after it.
+    let _passt = forward_ports(&mut machine);
     // Nobody else of us has it until the guest has ended.
     let disk = disk.map(Disk::made).transpose()?;
     let is_carried = has_console_device(&system(options)?);
@@ -195,6 +185,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     forward_input(&guest);
     let status = relay(guest, &stopper, &replies, ConsoleFilter::new(options.detail()))?;
     Ok(ended(status, options, origin.as_ref()))
+}
+
+/// Starts what forwards the machine's ports; without it the emulator does.
+fn forward_ports(machine: &mut Machine) -> Option<Passt> {
+    if machine.forwards.is_empty() {
+        return None;
+    }
+    match passt::connect(&machine.forwards) {
+        Ok((passt, socket)) => {
+            machine.socket = Some(socket.into());
+            Some(passt)
+        }
+        Err(problem) => {
+            eprintln!(
+                "pelago: the emulator's own network forwards the ports, which is slow for many clients at once: {problem:#}"
+            );
+            None
+        }
+    }
 }
 
 /// The program's status is the tool's; of a bad one a likely cause is told.

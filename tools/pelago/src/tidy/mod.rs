@@ -17,7 +17,7 @@ use cargo_metadata::Metadata;
 use std::path::{Path, PathBuf};
 
 /// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
-const UNSAFE_FOLDERS: [&str; 23] = [
+const UNSAFE_FOLDERS: [&str; 24] = [
     "apps/bench",
     "apps/conform",
     "apps/cores",
