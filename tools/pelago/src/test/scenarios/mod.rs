@@ -16,13 +16,13 @@ mod common_memory;
 mod cores;
 mod counts;
 mod coverage;
+mod crypto;
 mod damaged_frames;
 mod datagrams;
 mod disk;
 mod disk_calls;
 mod disk_option;
 mod double_faults;
-mod encrypted_disk;
 mod epoll;
 mod event_descriptors;
 mod ext4;
@@ -76,6 +76,7 @@ pub fn all() -> Vec<Scenario> {
         boot::scenarios(),
         bochs::scenarios(),
         cores::scenarios(),
+        crypto::scenarios(),
         shares::scenarios(),
         layouts::scenarios(),
         host_stress::scenarios(),
@@ -109,7 +110,6 @@ pub fn all() -> Vec<Scenario> {
         cli::scenarios(),
         host_files::scenarios(),
         disk_option::scenarios(),
-        encrypted_disk::scenarios(),
         first_run::scenarios(),
         memory::scenarios(),
         standard_streams::scenarios(),
