@@ -2,14 +2,20 @@
 //! passphrase that is typed.
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// As cryptsetup has it for the files of keys.
 const BYTES_MAX: u64 = 8 << 20;
+/// A person has so long to type.
+const TYPING: Timespec = Timespec { tv_sec: 300, tv_nsec: 0 };
 /// The terminal of this run, wherever its streams lead.
 const TERMINAL: &str = "/dev/tty";
 /// How a typed passphrase is asked for in the option.
@@ -49,7 +55,7 @@ impl KeySource {
             KeySource::File(path) => read(path),
             KeySource::Typed => {
                 let terminal = || File::options().read(true).write(true).open(TERMINAL).context("there is no terminal");
-                ask(terminal()?, &format!("{}", disk.display()), is_new)
+                ask(&terminal()?, &format!("{}", disk.display()), is_new)
             }
         }
     }
@@ -80,24 +86,39 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     Ok(key)
 }
 
-/// Asks at a terminal, which does not show what is typed.
-fn ask(terminal: File, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>> {
-    let before = tcgetattr(&terminal).context("the terminal cannot be used")?;
-    let mut silent = before.clone();
-    silent.local_flags.remove(LocalFlags::ECHO);
-    silent.local_flags.insert(LocalFlags::ECHONL);
-    tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).context("the terminal cannot be used")?;
-    let typed = typed(&terminal, disk, is_new);
-    tcsetattr(&terminal, SetArg::TCSAFLUSH, &before).context("the terminal cannot be used")?;
+/// Asks at a terminal, which does not show what is typed. A signal that comes meanwhile has its
+/// effect when the terminal is as it was.
+fn ask(terminal: &File, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>> {
+    let mut all = SigSet::empty();
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT].into_iter().for_each(|signal| all.add(signal));
+    let before = all.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot hold signals")?;
+    let signals = SignalFd::new(&all).context("cannot take signals")?;
+    let typed = ask_silently(terminal, signals.as_fd(), disk, is_new);
+    before.thread_set_mask().context("cannot let signals go")?;
     typed
 }
 
-fn typed(terminal: &File, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>> {
+fn ask_silently(terminal: &File, signals: BorrowedFd, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>> {
+    let before = tcgetattr(terminal).context(UNUSABLE)?;
+    let mut silent = before.clone();
+    silent.local_flags.remove(LocalFlags::ECHO);
+    silent.local_flags.insert(LocalFlags::ECHONL);
+    tcsetattr(terminal, SetArg::TCSAFLUSH, &silent).context(UNUSABLE)?;
+    let typed = typed(terminal, signals, disk, is_new);
+    tcsetattr(terminal, SetArg::TCSAFLUSH, &before).context(UNUSABLE)?;
+    typed
+}
+
+const UNUSABLE: &str = "the terminal cannot be used";
+
+fn typed(terminal: &File, signals: BorrowedFd, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>> {
+    // A terminal gives a line at a time, so nothing that was typed waits here unread.
     let mut lines = BufReader::new(terminal);
     let mut line = |words: &str| -> Result<Zeroizing<Vec<u8>>> {
-        { terminal }.write_all(words.as_bytes()).context("the terminal cannot be used")?;
+        { terminal }.write_all(words.as_bytes()).context(UNUSABLE)?;
+        await_line(terminal, signals)?;
         let mut line = Zeroizing::new(Vec::with_capacity(4096));
-        lines.read_until(b'\n', &mut line).context("the terminal cannot be used")?;
+        lines.read_until(b'\n', &mut line).context(UNUSABLE)?;
         line.pop_if(|end| *end == b'\n');
         Ok(line)
     };
@@ -107,6 +128,15 @@ fn typed(terminal: &File, disk: &str, is_new: bool) -> Result<Zeroizing<Vec<u8>>
         bail!("the two passphrases differ; nothing was made");
     }
     Ok(first)
+}
+
+/// Waits until a line was typed.
+fn await_line(terminal: &File, signals: BorrowedFd) -> Result<()> {
+    let mut both = [PollFd::new(terminal, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+    let ready = poll(&mut both, Some(&TYPING)).context(UNUSABLE)?;
+    ensure!(both[1].revents().is_empty(), "interrupted while a passphrase was asked for");
+    ensure!(ready > 0, "nobody typed a passphrase for five minutes");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -119,7 +149,7 @@ mod tests {
         let pair = openpty(None, None).unwrap();
         let (mut person, terminal) = (File::from(pair.master), File::from(pair.slave));
         let again = terminal.try_clone().unwrap();
-        let asking = std::thread::spawn(move || ask(terminal, "a.img", is_new));
+        let asking = std::thread::spawn(move || ask(&terminal, "a.img", is_new));
         let mut shown = String::new();
         for answer in answers {
             let mut bytes = [0; 256];
@@ -145,6 +175,18 @@ mod tests {
         assert!(shown.contains("The same again: |") && !shown.contains("horse"), "{shown}");
         assert!(talk(true, &["correct horse", "correct house"]).0.unwrap_err().to_string().contains("differ"));
         assert!(talk(false, &[""]).0.unwrap_err().to_string().contains("no passphrase"));
+    }
+
+    /// A person who presses Ctrl-C gets a terminal back that shows what is typed.
+    #[test]
+    fn a_signal_ends_the_question_and_not_the_terminal() {
+        let pair = openpty(None, None).unwrap();
+        let terminal = File::from(pair.slave);
+        let (came, mut sent) = std::io::pipe().unwrap();
+        sent.write_all(b"a signal").unwrap();
+        let why = ask_silently(&terminal, came.as_fd(), "a.img", false).unwrap_err();
+        assert!(why.to_string().contains("interrupted"), "{why}");
+        assert!(tcgetattr(&terminal).unwrap().local_flags.contains(LocalFlags::ECHO), "the terminal stays silent");
     }
 
     #[test]
