@@ -59,7 +59,26 @@ pub fn guest_packages(metadata: &Metadata) -> Vec<String> {
 /// Compiles the guest's programs, leaves `out/pelago.elf` and `out/images/*`, and returns the
 /// images' paths.
 pub fn build_programs() -> Result<Vec<PathBuf>> {
-    let packages = guest_packages(&workspace()?);
+    build_packages(&guest_packages(&workspace()?))
+}
+
+/// The same of the kernel and what this system can start: after a change of what all stand on, the
+/// others would double the wait.
+pub fn build_programs_of(system: &System) -> Result<Vec<PathBuf>> {
+    build_packages(&packages_of(&workspace()?, system))
+}
+
+/// Packages with the kernel and what the system can start. What no package has is left to
+/// [`archive`], which names it.
+fn packages_of(metadata: &Metadata, system: &System) -> Vec<String> {
+    let is_meant = |name: &str| name == KERNEL || system.programs().contains(name);
+    let has_one =
+        |package: &&Package| package.targets.iter().any(|target| target.is_bin() && is_meant(target.name.as_str()));
+    let meant = metadata.workspace_packages().into_iter().filter(has_one);
+    meant.map(|package| package.name.to_string()).collect()
+}
+
+fn build_packages(packages: &[String]) -> Result<Vec<PathBuf>> {
     if packages.is_empty() {
         bail!("no workspace member has a program for the guest");
     }
@@ -134,9 +153,25 @@ pub fn build_everything() -> Result<()> {
 mod tests {
     use super::*;
 
+    fn system(name: &str) -> System {
+        crate::image::description::load(&place::root().join("system").join(name)).unwrap()
+    }
+
+    #[test]
+    fn a_run_builds_what_its_description_names() {
+        let metadata = workspace().unwrap();
+        let packages = packages_of(&metadata, &system("conform.toml"));
+        let names = ["conform", "memory", "monitor", "names", "spawn", "supervisor"];
+        let named: Vec<_> = ["kernel".into()].into_iter().chain(names.map(|name| format!("pelago-{name}"))).collect();
+        assert!(packages.len() == named.len() && named.iter().all(|name| packages.contains(name)), "{packages:?}");
+        let all = guest_packages(&metadata);
+        let default = packages_of(&metadata, &system("default.toml"));
+        assert!(default.len() < all.len() && default.iter().all(|name| all.contains(name)), "{default:?}");
+        assert!(default.contains(&"pelago-proxy".into()), "{default:?}");
+    }
+
     #[test]
     fn an_archive_has_what_its_description_names() {
-        let system = |name: &str| crate::image::description::load(&place::root().join("system").join(name)).unwrap();
         let images: Vec<PathBuf> =
             ["kernel", "monitor", "memory", "names", "spawn", "supervisor", "proxy", "conform", "bench"]
                 .map(|name| Path::new("images").join(name))

@@ -324,7 +324,7 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Prepared
     }
     rootfs::check_folder(&root, &options.workdir)?;
     // The user's mistakes above are told before anything is compiled.
-    let images = build::build_programs()?;
+    let images = build::build_programs_of(&system)?;
     let mut archive = build::archive(&images, &system, &run)?;
     archive.merge(root);
     archive.write(archive_path)?;
