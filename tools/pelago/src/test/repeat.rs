@@ -11,7 +11,7 @@ pub const FLAKY_MAX: usize = 2;
 /// may wait to its limit again.
 pub const LATE_MAX: usize = 8;
 /// Nothing runs after it has failed.
-const BOOT_TIER: u8 = 0;
+pub const BOOT_TIER: u8 = 0;
 
 /// How a scenario ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

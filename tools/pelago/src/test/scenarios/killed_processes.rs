@@ -14,6 +14,9 @@ const ROUND_LIMIT: Duration = Duration::from_secs(120);
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// What the servers have to do when the last process has ended.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+/// What has not changed for so long has ended: servers give back within a second, and a heap that
+/// has grown never shrinks.
+const STEADY: Duration = Duration::from_secs(5);
 const MEMORY_BYTES: u64 = 1 << 30;
 /// Some 3 s each at 2 cores, where 400 are killed, and so 20 s with those that warm up: what is
 /// left behind by one process in a hundred needs many to show.
@@ -156,13 +159,20 @@ fn groups(bench: &Bench, cpus: u32, line: &str, rounds: usize, heaps_kib_max: u6
     })
 }
 
-/// What is there, once it is as wanted and twice the same, or when it has had time enough.
+/// What is there, once it is as wanted and twice the same, or is not and stays so, or when it has
+/// had time enough.
 pub fn settled(guest: &mut Guest, is_wanted: impl Fn(&[Held]) -> bool) -> Result<Vec<Held>> {
     let begin = Instant::now();
+    let mut since = begin;
     let mut last = held(guest)?;
     loop {
         let now = held(guest)?;
-        if (now == last && is_wanted(&now)) || begin.elapsed() > SETTLE_LIMIT {
+        if now != last {
+            since = Instant::now();
+        } else if is_wanted(&now) || since.elapsed() > STEADY {
+            return Ok(now);
+        }
+        if begin.elapsed() > SETTLE_LIMIT {
             return Ok(now);
         }
         last = now;
