@@ -74,7 +74,16 @@ fn fuzz(bench: &Bench, cpus: u32, seed: u64, amount: Amount) -> Result<()> {
         let address = format!("http://127.0.0.1:{port}/page");
         beside(guest, &address, |guest| play(guest, seed ^ 1, WARM))?;
         let (probed, before) = (probe(guest)?, settled(guest, |_| true)?);
-        beside(guest, &address, |guest| play(guest, seed, amount))?;
+        let played = beside(guest, &address, |guest| play(guest, seed, amount));
+        if played.is_err() {
+            // What cores had done, twice: a machine that is slow to its end does something else.
+            for line in
+                [guest.control_lines("cores", LIMIT), guest.control_lines("cores", LIMIT)].iter().flatten().flatten()
+            {
+                println!("     linux-fuzz: {line}");
+            }
+        }
+        played?;
         ensure!(probe(guest)? == probed, "there was room for{probed}, and now for{}", probe(guest)?);
         nothing_is_left(guest, &before)?;
         nobody_broke(guest)
