@@ -30,6 +30,11 @@ impl Cache {
         Cache { all: BTreeMap::new(), limit: limit.max(1), hand: 0 }
     }
 
+    /// Blocks that may be there.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Blocks that are there.
     pub fn len(&self) -> usize {
         self.all.len()

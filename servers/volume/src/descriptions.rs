@@ -2,7 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use channel::Peer;
 use contracts::BulkSpan;
@@ -20,23 +20,25 @@ const ENTRIES_BYTES_MAX: usize = 700;
 /// Encoded size of an entry besides its name, at most.
 const ENTRY_BYTES: usize = 14;
 
+/// Blocks that a reader has asked for and not come to are at most this part of the cache.
+const AHEAD_PART: u64 = 8;
+
 /// The span must lie in the bulk region before anything is done.
 pub fn check(bulk: &Bulk, span: BulkSpan) -> Result<Bulk, DescriptionError> {
     bulk.window(span).map_err(|_| DescriptionError::Invalid)
 }
 
-/// The blocks of the disk that those bytes of a file are in.
-fn blocks_of(volume: &Volume, blocks: &Now<'_>, number: u32, (at, length): (u64, usize)) -> Result<Vec<u64>, Stop> {
-    let inode = volume.inode(blocks, number)?;
-    let end = inode.size.min(at.saturating_add(length as u64)).div_ceil(BLOCK_BYTES as u64);
+/// Those of the blocks of the disk, which these blocks of a file are, that are not there.
+fn missing(volume: &Volume, blocks: &Now<'_>, inode: &Inode, wanted: Range<u64>) -> Result<Vec<u64>, Stop> {
+    let end = inode.size.div_ceil(BLOCK_BYTES as u64).min(wanted.end);
     let mut found = Vec::new();
-    let mut logical = at / BLOCK_BYTES as u64;
+    let mut logical = wanted.start;
     while logical < end {
         // A file's blocks have numbers of 32 bits: its size was checked.
-        let stretch = volume.find(blocks, &inode, logical as u32)?;
+        let stretch = volume.find(blocks, inode, logical as u32)?;
         let count = stretch.blocks.min(end - logical);
         if let Place::Written(first) = stretch.place {
-            found.extend(first..first + count);
+            found.extend((first..first + count).filter(|block| blocks.block(*block).is_none()));
         }
         logical += count;
     }
@@ -93,19 +95,43 @@ fn copy_out(
 }
 
 impl Server {
-    /// Reads bytes of a file: all blocks that are missing are asked for together.
-    async fn read_file(&self, number: u32, at: u64, window: &Bulk) -> Result<usize, DescriptionError> {
+    /// Reads bytes of a file: all blocks that are missing are asked for together, and with them
+    /// those that will be wanted soon.
+    async fn read_file(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        (number, at): (u32, u64),
+        window: &Bulk,
+    ) -> Result<usize, DescriptionError> {
+        const BLOCK: u64 = BLOCK_BYTES as u64;
         let device = self.device().await?;
-        let wanted = self.ask(|volume, blocks| blocks_of(volume, blocks, number, (at, window.len()))).await?;
+        let wanted = at / BLOCK..at.saturating_add(window.len() as u64).div_ceil(BLOCK);
+        let (missed, end) = self
+            .ask(|volume, blocks| {
+                let inode = volume.inode(blocks, number)?;
+                Ok((missing(volume, blocks, &inode, wanted.clone())?, inode.size.div_ceil(BLOCK)))
+            })
+            .await?;
+        let most = device.cache.borrow().limit() as u64 / AHEAD_PART;
+        let ahead = self.with(peer, id, |open| Ok(open.target.ahead.read(wanted, end, most)))?;
+        let soon = self.missing_soon(number, ahead).await;
         let mut pins = Pins::new(device.clone());
-        let missing = self.look(&device, |_, now| {
-            wanted.iter().copied().filter(|block| now.block(*block).is_none()).collect::<Vec<_>>()
-        })?;
-        missing.iter().for_each(|block| device.begin(*block));
-        for block in missing {
+        device.begin(missed.iter().copied().chain(soon));
+        for block in missed {
             pins.add(block).await.map_err(|_| DescriptionError::Failed)?;
         }
         self.answer_with(&mut pins, |volume, blocks| copy_out(volume, blocks, (number, at), window)).await?
+    }
+
+    /// Those blocks of a file that are not there. None if that cannot be told: who comes to them
+    /// hears why.
+    async fn missing_soon(&self, number: u32, ahead: Range<u64>) -> Vec<u64> {
+        if ahead.is_empty() {
+            return Vec::new();
+        }
+        let found = self.ask(|volume, blocks| missing(volume, blocks, &volume.inode(blocks, number)?, ahead.clone()));
+        found.await.unwrap_or_default()
     }
 
     /// Entries of a directory from a place on, as many as an answer carries, and the place behind
@@ -175,7 +201,7 @@ impl DescriptionsServer for Server {
             Ext4Kind::Directory => Err(DescriptionError::IsDirectory),
             _ => Ok((open.target.inode, at.unwrap_or(open.offset))),
         })?;
-        let count = self.read_file(number, from, &window).await?;
+        let count = self.read_file(peer, id, (number, from), &window).await?;
         if at.is_none() {
             self.with(peer, id, |open| {
                 open.offset = from + count as u64;

@@ -1,21 +1,29 @@
 //! Blocks between the cache and the disk's server.
 //!
-//! Each request is a task of its own, which nobody can end: its place in the data region is in use
-//! until the disk has answered. Who waits for a block that is being read waits for that request.
+//! Blocks that lie side by side are one request. Each request is a task of its own, which nobody
+//! can end: its places in the data region are in use until the disk has answered. Who waits for a
+//! block that is being read waits for that request. A request of several that fails is made again
+//! for each of them: the disk's word is about the whole, a loss is of one file.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 
 use contracts::blocks::{BlocksClient, Disk, Extent};
 use ext4::{BLOCK_BYTES, Block, Put, Write};
 use runtime::{Bulk, Watch};
 use volume_core::cache::Cache;
+use volume_core::places::Places;
 
 /// Sectors of a block.
 const SECTORS: u32 = (BLOCK_BYTES / 512) as u32;
+/// Most blocks of a request: 128 KiB, what a component that encrypts takes at once.
+const REQUEST_BLOCKS_MAX: u32 = 32;
+/// A request has at most this part of the places, so that others go on beside it.
+const PLACES_PART: u32 = 4;
 
 /// The disk failed, or is gone: it was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +43,12 @@ pub struct Device {
     blocks: BlocksClient,
     data: Bulk,
     disk: Disk,
+    /// Most blocks of a request.
+    most: u32,
     /// Number of the next request.
     next: Cell<u64>,
-    /// Places in the data region that nobody uses.
-    places: RefCell<Vec<u32>>,
+    /// What is free of the data region, and of the requests that may be under way.
+    places: RefCell<Places>,
     place_freed: Watch,
     fetches: RefCell<BTreeMap<u64, Rc<Fetch>>>,
     /// What the journal of a volume that is only read has for places: it is read from there.
@@ -49,12 +59,12 @@ pub struct Device {
 impl Device {
     /// `first` is the number of the client's first request, `disk` what the server said of it.
     pub fn new(blocks: BlocksClient, data: Bulk, disk: Disk, first: u64, cache: Cache) -> Device {
-        let fit = disk.data_bytes / BLOCK_BYTES as u32;
+        let places = disk.data_bytes / BLOCK_BYTES as u32;
         // One request at a time has no bytes: a flush.
-        let most = u32::from(disk.requests_max).saturating_sub(1);
-        let places = (0..fit.min(most)).map(|at| disk.data_offset + at * BLOCK_BYTES as u32);
+        let requests = u32::from(disk.requests_max).saturating_sub(1);
         Device {
-            places: RefCell::new(places.collect()),
+            most: REQUEST_BLOCKS_MAX.min(disk.sectors_max / SECTORS).min(places / PLACES_PART).max(1),
+            places: RefCell::new(Places::new(places, requests)),
             blocks,
             data,
             disk,
@@ -80,20 +90,46 @@ impl Device {
         self.next.replace(self.next.get() + 1)
     }
 
-    async fn place(&self) -> u32 {
-        self.place_freed.until(|| self.places.borrow_mut().pop()).await
+    /// Places for up to `wanted` blocks, at least one.
+    async fn places(&self, wanted: usize) -> Range<u32> {
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).min(self.most);
+        self.place_freed.until(|| self.places.borrow_mut().take(wanted)).await
     }
 
-    fn free_place(&self, place: u32) {
-        self.places.borrow_mut().push(place);
+    fn free_places(&self, places: Range<u32>) {
+        self.places.borrow_mut().give(places);
         self.place_freed.changed();
     }
 
-    /// Begins to read a block, unless it is there or being read.
-    pub fn begin(self: &Rc<Self>, number: u64) {
-        if !self.cache.borrow().has(number) {
-            self.fetch(number);
+    /// Where a place begins in the data region.
+    fn offset(&self, place: u32) -> u32 {
+        self.disk.data_offset + place * BLOCK_BYTES as u32
+    }
+
+    /// Begins to read blocks, those that are not there and not being read.
+    pub fn begin(self: &Rc<Self>, blocks: impl IntoIterator<Item = u64>) {
+        let mut run = Vec::new();
+        for block in blocks {
+            if self.cache.borrow().has(block) || self.fetches.borrow().contains_key(&block) {
+                continue;
+            }
+            if !self.goes_on(&run, block) {
+                self.fetch(core::mem::take(&mut run));
+            }
+            run.push(block);
+            // From now on it is being read.
+            self.fetches.borrow_mut().insert(block, Rc::default());
         }
+        self.fetch(run);
+    }
+
+    /// Whether a block is read by the same request as those before it.
+    fn goes_on(&self, run: &[u64], block: u64) -> bool {
+        let redirects = self.redirects.borrow();
+        let is_apart = |block: &u64| redirects.contains_key(block);
+        run.last().is_none_or(|last| {
+            last + 1 == block && run.len() < self.most as usize && !is_apart(last) && !is_apart(&block)
+        })
     }
 
     /// Pins a block, when it was read.
@@ -102,31 +138,29 @@ impl Device {
             if self.cache.borrow_mut().pin(number) {
                 return Ok(());
             }
-            let fetch = self.fetch(number);
+            self.begin([number]);
+            let fetch = self.fetches.borrow().get(&number).cloned();
+            let Some(fetch) = fetch else { continue };
             fetch.ended.until(|| fetch.outcome.get()).await?;
         }
     }
 
-    fn fetch(self: &Rc<Self>, number: u64) -> Rc<Fetch> {
-        let mut fetches = self.fetches.borrow_mut();
-        if let Some(fetch) = fetches.get(&number) {
-            return fetch.clone();
+    /// Reads blocks that lie side by side, which are noted as being read.
+    fn fetch(self: &Rc<Self>, run: Vec<u64>) {
+        if run.is_empty() {
+            return;
         }
-        let fetch = Rc::new(Fetch::default());
-        fetches.insert(number, fetch.clone());
-        let (own, begun) = (self.clone(), fetch.clone());
+        let own = self.clone();
         runtime::spawn(async move {
-            let outcome = own.read(number).await;
-            own.fetches.borrow_mut().remove(&number);
-            if let Ok(bytes) = &outcome
-                && !begun.is_overtaken.get()
-            {
-                own.cache.borrow_mut().insert(number, bytes.clone());
+            let mut left = &run[..];
+            while !left.is_empty() {
+                let places = own.places(left.len()).await;
+                let (now, later) = left.split_at(places.len());
+                own.read(now, &places).await;
+                own.free_places(places);
+                left = later;
             }
-            begun.outcome.set(Some(outcome.map(drop)));
-            begun.ended.changed();
         });
-        fetch
     }
 
     /// From now on blocks of these places are read where the journal has them.
@@ -140,42 +174,76 @@ impl Device {
         self.cache.borrow_mut().clear();
     }
 
-    async fn read(&self, number: u64) -> Result<Arc<Block>, Failed> {
-        let redirect = self.redirects.borrow().get(&number).copied();
-        let bytes = self.read_at(redirect.map_or(number, |write| write.from)).await?;
-        Ok(Arc::new(redirect.map_or(bytes, |write| write.bytes(&bytes))))
+    /// Reads blocks that lie side by side, and has them in the cache.
+    async fn read(&self, run: &[u64], places: &Range<u32>) {
+        let together = self.read_at(run, places.start).await;
+        for (&block, place) in run.iter().zip(places.clone()) {
+            let read = match together {
+                // What lies beside it may be what cannot be read.
+                Err(Failed) if run.len() > 1 => self.read_at(&[block], place).await,
+                outcome => outcome,
+            };
+            self.end_fetch(block, read.and_then(|()| self.take_out(block, place)));
+        }
     }
 
-    async fn read_at(&self, number: u64) -> Result<Block, Failed> {
-        let place = self.place().await;
-        let from = Extent { sector: number * u64::from(SECTORS), sectors: SECTORS };
-        let answer = self.blocks.read(self.number(), from, place).await;
+    async fn read_at(&self, run: &[u64], place: u32) -> Result<(), Failed> {
+        let first = self.redirects.borrow().get(&run[0]).map_or(run[0], |write| write.from);
+        let answer = self.blocks.read(self.number(), extent(first, run.len()), self.offset(place)).await;
+        if let (Err(error), [block]) = (&answer, run) {
+            runtime::log!("block {block} cannot be read: {error:?}");
+        }
+        answer.map_err(|_| Failed)
+    }
+
+    /// A block that was read into a place.
+    fn take_out(&self, block: u64, place: u32) -> Result<Arc<Block>, Failed> {
         let mut bytes = [0; BLOCK_BYTES];
-        let copied = self.data.read(place as usize, &mut bytes);
-        self.free_place(place);
-        if let Err(error) = answer {
-            runtime::log!("block {number} cannot be read: {error:?}");
-            return Err(Failed);
-        }
-        copied.map(|()| bytes).map_err(|_| Failed)
+        self.data.read(self.offset(place) as usize, &mut bytes).map_err(|_| Failed)?;
+        Ok(Arc::new(self.redirects.borrow().get(&block).map_or(bytes, |write| write.bytes(&bytes))))
     }
 
-    /// Writes a block, and has it in the cache. What is read meanwhile does not count.
-    pub async fn write(&self, number: u64, bytes: Arc<Block>) -> Result<(), Failed> {
-        let place = self.place().await;
-        let copied = self.data.write(place as usize, &bytes[..]);
-        let to = Extent { sector: number * u64::from(SECTORS), sectors: SECTORS };
-        let answer = self.blocks.write(self.number(), to, place).await;
-        self.free_place(place);
-        if let Some(fetch) = self.fetches.borrow().get(&number) {
-            fetch.is_overtaken.set(true);
+    /// A block was read, or cannot be.
+    fn end_fetch(&self, block: u64, read: Result<Arc<Block>, Failed>) {
+        let Some(fetch) = self.fetches.borrow_mut().remove(&block) else { return };
+        if let Ok(bytes) = &read
+            && !fetch.is_overtaken.get()
+        {
+            self.cache.borrow_mut().insert(block, bytes.clone());
         }
-        self.cache.borrow_mut().insert(number, bytes);
-        if let Err(error) = answer {
-            runtime::log!("block {number} cannot be written: {error:?}");
-            return Err(Failed);
+        fetch.outcome.set(Some(read.map(drop)));
+        fetch.ended.changed();
+    }
+
+    /// Writes blocks that lie side by side, and has them in the cache: what is read meanwhile does
+    /// not count. Gives the files of which some could not be written.
+    async fn write(&self, run: &[Put], places: &Range<u32>) -> Vec<u32> {
+        let together = self.write_at(run, places.start).await;
+        let mut lost = Vec::new();
+        for (put, place) in run.iter().zip(places.clone()) {
+            let written = match together {
+                // What cannot be written may be another file's.
+                Err(Failed) if run.len() > 1 => self.write_at(core::slice::from_ref(put), place).await,
+                outcome => outcome,
+            };
+            if let Some(fetch) = self.fetches.borrow().get(&put.block) {
+                fetch.is_overtaken.set(true);
+            }
+            self.cache.borrow_mut().insert(put.block, put.bytes.clone());
+            lost.extend(written.is_err().then_some(put.inode));
         }
-        copied.map_err(|_| Failed)
+        lost
+    }
+
+    async fn write_at(&self, run: &[Put], place: u32) -> Result<(), Failed> {
+        for (put, place) in run.iter().zip(place..) {
+            self.data.write(self.offset(place) as usize, &put.bytes[..]).map_err(|_| Failed)?;
+        }
+        let answer = self.blocks.write(self.number(), extent(run[0].block, run.len()), self.offset(place)).await;
+        if let (Err(error), [put]) = (&answer, run) {
+            runtime::log!("block {} cannot be written: {error:?}", put.block);
+        }
+        answer.map_err(|_| Failed)
     }
 
     /// What was written lasts.
@@ -189,19 +257,33 @@ impl Device {
 
     /// Writes blocks, in any order, and gives the files (0: metadata) of which some could not be
     /// written.
-    pub async fn write_all(self: &Rc<Self>, puts: Vec<Put>) -> Vec<u32> {
+    pub async fn write_all(self: &Rc<Self>, mut puts: Vec<Put>) -> Vec<u32> {
+        puts.sort_unstable_by_key(|put| put.block);
         let left = Rc::new((Cell::new(puts.len()), Watch::new(), RefCell::new(Vec::new())));
-        for Put { block, bytes, inode } in puts {
-            let (own, left) = (self.clone(), left.clone());
-            runtime::spawn(async move {
-                if own.write(block, bytes).await.is_err() {
-                    left.2.borrow_mut().push(inode);
-                }
-                left.0.set(left.0.get() - 1);
-                left.1.changed();
-            });
+        for run in puts.chunk_by(|one, next| one.block + 1 == next.block) {
+            for run in run.chunks(self.most as usize) {
+                let (own, left, run) = (self.clone(), left.clone(), run.to_vec());
+                runtime::spawn(async move {
+                    let mut to_write = &run[..];
+                    while !to_write.is_empty() {
+                        let places = own.places(to_write.len()).await;
+                        let (now, later) = to_write.split_at(places.len());
+                        let lost = own.write(now, &places).await;
+                        own.free_places(places);
+                        left.2.borrow_mut().extend(lost);
+                        to_write = later;
+                    }
+                    left.0.set(left.0.get() - run.len());
+                    left.1.changed();
+                });
+            }
         }
         left.1.until(|| (left.0.get() == 0).then_some(())).await;
         left.2.take()
     }
+}
+
+/// The sectors of so many blocks from one on.
+fn extent(first: u64, blocks: usize) -> Extent {
+    Extent { sector: first * u64::from(SECTORS), sectors: blocks as u32 * SECTORS }
 }

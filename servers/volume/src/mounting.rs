@@ -158,7 +158,7 @@ async fn put_back(device: &Rc<Device>, recovered: &Recovered) -> Result<(), Stri
     /// Blocks at a time.
     const PART: usize = 64;
     for part in recovered.writes.chunks(PART) {
-        part.iter().for_each(|write| device.begin(write.from));
+        device.begin(part.iter().map(|write| write.from));
         let mut puts = Vec::with_capacity(part.len());
         for write in part {
             let mut pins = Pins::new(device.clone());

@@ -19,6 +19,7 @@ use contracts::process::ProcessClient;
 use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volume};
 use open_files::{Descriptions, FileId};
 use runtime::{LogLimit, Watch};
+use volume_core::ahead::Ahead;
 use volume_core::cache::Cache;
 use volume_core::lost::{Heard, Losses, LostFiles};
 use volume_core::walk::Halt;
@@ -37,6 +38,8 @@ pub struct Target {
     /// Of which losses of the file, and of the volume, its holder has heard.
     pub heard: Heard,
     pub heard_of_all: Heard,
+    /// How it is read.
+    pub ahead: Ahead,
 }
 
 impl open_files::Target for Target {
@@ -291,7 +294,7 @@ impl Server {
         open.room(peer)?;
         *self.opens.borrow_mut().entry(number).or_default() += 1;
         let (heard, heard_of_all) = (self.lost.borrow_mut().begin(number), self.losses.get().begin());
-        Ok(open.add(peer, Target { inode: number, kind, heard, heard_of_all }, flags))
+        Ok(open.add(peer, Target { inode: number, kind, heard, heard_of_all, ahead: Ahead::default() }, flags))
     }
 
     /// Works on a description the client holds. `BadId`.

@@ -21,8 +21,10 @@ use crate::keep_up;
 use crate::mounting::use_disk;
 use crate::server::Server;
 
+mod buffering;
+
 const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 64 << 10 };
-const DATA_BYTES: u32 = 64 << 10;
+const DATA: Layout = Layout { ring_slots: 64, bulk_bytes: 1 << 20 };
 const SECTOR: usize = 512;
 const LARGE: usize = 300_000;
 
@@ -35,9 +37,28 @@ struct Played {
     released: Watch,
     /// Writes of blocks that begin with these bytes fail.
     fails: Cell<Option<u8>>,
+    /// Reads of this sector fail.
+    unreadable: Cell<u64>,
     /// Flushes fail.
     flush_fails: Cell<bool>,
     flushes: Cell<u32>,
+    /// Requests, and sectors of them.
+    reads: Cell<Count>,
+    writes: Cell<Count>,
+}
+
+/// Requests, and sectors of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    requests: u32,
+    sectors: u32,
+}
+
+impl Count {
+    fn add(counted: &Cell<Count>, extent: Extent) {
+        let Count { requests, sectors } = counted.get();
+        counted.set(Count { requests: requests + 1, sectors: sectors + extent.sectors });
+    }
 }
 
 impl Played {
@@ -53,16 +74,21 @@ impl BlocksServer for Played {
     }
 
     async fn read(&self, _: &Peer, _: u64, from: Extent, offset: u32) -> Result<(), BlocksError> {
+        Count::add(&self.reads, from);
         self.released.until(|| (from.sector < self.held_from.get()).then_some(())).await;
+        if (from.sector..from.sector + u64::from(from.sectors)).contains(&self.unreadable.get()) {
+            return Err(BlocksError::Io);
+        }
         let image = self.image.borrow();
         self.data.write(offset as usize, image.get(Played::bytes(from)).ok_or(BlocksError::Range)?).unwrap();
         Ok(())
     }
 
     async fn write(&self, _: &Peer, _: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
+        Count::add(&self.writes, to);
         let mut bytes = vec![0; to.sectors as usize * SECTOR];
         self.data.read(offset as usize, &mut bytes).unwrap();
-        if self.fails.get() == Some(bytes[0]) {
+        if bytes.chunks(ext4::BLOCK_BYTES).any(|block| self.fails.get() == Some(block[0])) {
             return Err(BlocksError::Io);
         }
         self.image.borrow_mut()[Played::bytes(to)].copy_from_slice(&bytes);
@@ -118,7 +144,7 @@ struct Fixture {
 }
 
 fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
-    let (blocks, served) = loopback(BULK);
+    let (blocks, served) = loopback(DATA);
     let (sectors, data) = ((image.len() / SECTOR) as u64, served.peer().bulk());
     let disk = Rc::new(Played {
         image: RefCell::new(image),
@@ -126,8 +152,11 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
         held_from: Cell::new(u64::MAX),
         released: Watch::new(),
         fails: Cell::new(None),
+        unreadable: Cell::new(u64::MAX),
         flush_fails: Cell::new(false),
         flushes: Cell::new(0),
+        reads: Cell::default(),
+        writes: Cell::default(),
     });
     runtime::spawn(serve_blocks(disk.clone(), served));
     let told = Disk {
@@ -136,11 +165,11 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
         optimal_bytes: 0,
         is_read_only: false,
         keeps_back: true,
-        sectors_max: 128,
+        sectors_max: 2048,
         discard_sectors_max: 0,
         zeroes_sectors_max: 0,
         data_offset: 0,
-        data_bytes: DATA_BYTES,
+        data_bytes: DATA.bulk_bytes,
         requests_max: 64,
     };
     let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, Cache::new(cache_blocks)));

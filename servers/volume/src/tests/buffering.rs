@@ -1,0 +1,126 @@
+//! Reading ahead and writing behind, by what the disk is asked for.
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 4096 * 7 + at % 253) as u8).collect()
+}
+
+/// An image with a file of so many bytes, `/long`.
+fn image_with_long(bytes: usize) -> Option<Vec<u8>> {
+    let image = image()?;
+    Some(runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let id = fixture.open("/long", open::WRITE | open::CREATE).await.unwrap().id;
+        for (index, part) in pattern(bytes).chunks(BULK.bulk_bytes as usize).enumerate() {
+            let at = index as u64 * u64::from(BULK.bulk_bytes);
+            assert_eq!(fixture.write(id, at, part).await, Ok(part.len() as u32));
+        }
+        fixture.files.synchronize(id, true).await.unwrap();
+        fixture.disk.image.borrow().clone()
+    }))
+}
+
+/// What is read with `length` bytes a time, and what the disk was asked for.
+async fn read_all(fixture: &Fixture, id: u64, bytes: usize, length: usize) -> Count {
+    let (before, expected) = (fixture.disk.reads.get(), pattern(bytes));
+    for at in (0..bytes).step_by(length) {
+        let end = (at + length).min(bytes);
+        assert!(fixture.read(id, at as u64, end - at).await == expected[at..end], "{at}");
+    }
+    let after = fixture.disk.reads.get();
+    Count { requests: after.requests - before.requests, sectors: after.sectors - before.sectors }
+}
+
+#[test]
+fn what_is_read_in_order_takes_few_requests() {
+    let Some(image) = image_with_long(4 * MIB) else { return };
+    for length in [1000, 4096, 64 << 10] {
+        runtime::testing::run(async {
+            let fixture = fixture(image.clone(), 2000, true);
+            let id = fixture.open("/long", open::READ).await.unwrap().id;
+            let count = read_all(&fixture, id, 4 * MIB, length).await;
+            eprintln!("{length}: {count:?}");
+            // Without reading ahead 1,024 blocks are as many requests, or 64 of 64 KiB.
+            assert!(count.requests <= 48, "{length}: {count:?}");
+            assert!(count.sectors <= 8192 + 64, "no block is read twice: {length}: {count:?}");
+            assert_eq!(read_all(&fixture, id, 4 * MIB, length).await, Count::default(), "all is in memory now");
+        });
+    }
+}
+
+#[test]
+fn who_reads_here_and_there_gets_what_was_asked_for_only() {
+    let Some(image) = image_with_long(4 * MIB) else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 2000, true);
+        let id = fixture.open("/long", open::READ).await.unwrap().id;
+        assert_eq!(fixture.read(id, 900 << 12, 10).await, pattern(4 * MIB)[900 << 12..][..10]);
+        let before = fixture.disk.reads.get();
+        for at in 0..100u64 {
+            fixture.read(id, (at * 617 % 1000) << 12, 10).await;
+        }
+        let count = fixture.disk.reads.get();
+        let blocks = (count.sectors - before.sectors) / 8;
+        assert!((99..=104).contains(&blocks), "{blocks} blocks for 100");
+    });
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_an_error_of_who_reads_it() {
+    let Some(image) = image_with_long(MIB) else { return };
+    // A block of the file by its bytes: it is there once.
+    let bad = pattern(MIB)[77 << 12..][..4096].to_vec();
+    let at = image.chunks(4096).position(|block| block == bad).unwrap() as u64;
+    runtime::testing::run(async {
+        let fixture = fixture(image, 2000, true);
+        let id = fixture.open("/long", open::READ).await.unwrap().id;
+        fixture.disk.unreadable.set(at * 8 + 3);
+        let span = BulkSpan { offset: 0, length: 4096 };
+        for block in 0..256u64 {
+            let read = fixture.descriptions.read(id, span, Some(block << 12), true).await;
+            assert_eq!(read, if block == 77 { Err(LOST) } else { Ok(4096) }, "{block}");
+        }
+    });
+}
+
+#[test]
+fn what_lies_side_by_side_is_written_together() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let id = fixture.open("/long", open::WRITE | open::CREATE).await.unwrap().id;
+        for (index, part) in pattern(2 * MIB).chunks(4096).enumerate() {
+            fixture.write(id, index as u64 * 4096, part).await.unwrap();
+        }
+        assert_eq!(fixture.disk.writes.get(), Count::default(), "nobody asked for it to last");
+        fixture.files.synchronize(id, true).await.unwrap();
+        let count = fixture.disk.writes.get();
+        eprintln!("{count:?}");
+        assert!(count.sectors >= 4096 && count.requests <= 40, "{count:?}");
+    });
+}
+
+#[test]
+fn what_cannot_be_written_is_lost_for_its_own_file_only() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let flags = open::WRITE | open::CREATE;
+        let make = async |path, bytes: [u8; 4096]| {
+            let id = fixture.open(path, flags).await.unwrap().id;
+            fixture.write(id, 0, &bytes).await.unwrap();
+            id
+        };
+        fixture.disk.fails.set(Some(0xe5));
+        let ids = [make("/one", [1; 4096]).await, make("/two", [0xe5; 4096]).await, make("/three", [3; 4096]).await];
+        let told = ids.map(async |id| fixture.files.synchronize(id, true).await);
+        let [one, two, three] = told;
+        assert_eq!((one.await, two.await, three.await), (Ok(()), Err(LOST), Ok(())));
+        let image = fixture.disk.image.borrow();
+        let of = |byte: u8| image.chunks(4096).position(|block| block == [byte; 4096]);
+        assert_eq!(of(3), of(1).map(|block| block + 2), "they lie side by side");
+    });
+}
