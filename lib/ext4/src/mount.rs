@@ -15,7 +15,7 @@
 //! 5. To write: whenever nothing is under way, and something was changed, asked for, or done, ask
 //!    [`Mount::next`]. Write the batch, in any order; put each block that was written into the
 //!    cache; flush as the batch says; then call [`Mount::done`] and ask again.
-//! 6. After 5 s with changes, or when dirty bytes become many ([`Mount::data_blocks`]): call
+//! 6. After 5 s with changes, or when dirty blocks become many ([`Mount::dirty_blocks`]): call
 //!    [`Mount::sync_all`]. When memory is short: [`Mount::write_places`], which lets the blocks go
 //!    that only the log has.
 //! 7. At the end: [`Mount::close`], then 5 until [`Mount::is_closed`].
@@ -231,10 +231,10 @@ impl Mount {
         }
     }
 
-    /// Blocks of files that are newer than the disk.
-    pub fn data_blocks(&self) -> usize {
-        let committing = self.writer.committing.as_ref().map_or(0, |transaction| transaction.changes.data.len());
-        self.running.changes.data.len() + committing
+    /// Blocks of files that are newer than the disk, and of metadata that are newer than the log: a
+    /// commit writes them.
+    pub fn dirty_blocks(&self) -> usize {
+        self.uncommitted().map(|transaction| transaction.changes.data.len() + transaction.changes.blocks.len()).sum()
     }
 
     /// Blocks of metadata that only the log has.

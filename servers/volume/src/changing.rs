@@ -4,24 +4,25 @@ use alloc::rc::Rc;
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
-use ext4::{Error, Mount, Progress, Stop};
+use ext4::{BLOCK_BYTES, Error, Progress, Stop};
 use volume_core::cache::Cache;
 
 use crate::server::Server;
-use crate::writer::DIRTY_MAX;
 
 /// Why an operation inside a change did nothing: the volume's word, or the server's.
 type Answer<T> = Result<Result<T, DescriptionError>, Stop>;
 
 impl Server {
-    /// Changes a file. One that is being cut off is cut to the end first.
+    /// Changes a file, and up to so many blocks of its bytes. One that is being cut off is cut to
+    /// the end first.
     async fn change_file<T>(
         &self,
         number: u32,
+        blocks: usize,
         operation: impl Fn(&mut ext4::Operation<'_, Cache>) -> Answer<T>,
     ) -> Result<T, DescriptionError> {
         loop {
-            let outcome = self.change(|under_way| match operation(under_way) {
+            let outcome = self.change_much(blocks, |under_way| match operation(under_way) {
                 Err(Stop::Failed(Error::BeingCut)) => Ok(None),
                 other => other.map(Some),
             });
@@ -38,15 +39,6 @@ impl Server {
         Ok(())
     }
 
-    /// Waits while more was written than the disk can follow.
-    async fn until_room(&self) {
-        let is_much = |mount: &mut Mount| (mount.data_blocks() > DIRTY_MAX).then(|| mount.sync_all()).flatten();
-        if let Some(number) = self.mount(is_much).flatten() {
-            // If that is lost, the change that comes now hears it.
-            let _ = self.until_lasting(number).await;
-        }
-    }
-
     /// Writes bytes of a file, at its end if there is no place. Gives where, and how many. `Denied`
     /// while they are memory of programs.
     pub async fn write_file(
@@ -59,8 +51,7 @@ impl Server {
         if bytes.is_empty() {
             return Ok((place.unwrap_or(0), 0));
         }
-        self.until_room().await;
-        self.change_file(number, |operation| {
+        self.change_file(number, bytes.len().div_ceil(BLOCK_BYTES) + 1, |operation| {
             let from = match place {
                 Some(place) => place,
                 None => operation.inode(number)?.size,
@@ -76,7 +67,7 @@ impl Server {
 
     /// Sets the size of a file. `Denied` as for writing.
     pub async fn set_size(&self, peer: &Peer, number: u32, size: u64) -> Result<(), DescriptionError> {
-        let progress = self.change_file(number, |operation| {
+        let progress = self.change_file(number, 0, |operation| {
             let before = operation.inode(number)?.size;
             let changed = before.min(size)..before.max(size);
             if let Err(error) = self.open.table.borrow().may_change(peer, number.into(), changed) {

@@ -15,6 +15,7 @@ use core::ops::Range;
 use contracts::blocks::{BlocksClient, Disk, Extent};
 use ext4::{BLOCK_BYTES, Block, Put, Write};
 use runtime::{Bulk, Watch};
+use volume_core::budget::Budget;
 use volume_core::cache::Cache;
 use volume_core::places::Places;
 
@@ -53,12 +54,14 @@ pub struct Device {
     fetches: RefCell<BTreeMap<u64, Rc<Fetch>>>,
     /// What the journal of a volume that is only read has for places: it is read from there.
     redirects: RefCell<BTreeMap<u64, Write>>,
+    /// How much memory blocks may take.
+    budget: Budget,
     pub cache: RefCell<Cache>,
 }
 
 impl Device {
     /// `first` is the number of the client's first request, `disk` what the server said of it.
-    pub fn new(blocks: BlocksClient, data: Bulk, disk: Disk, first: u64, cache: Cache) -> Device {
+    pub fn new(blocks: BlocksClient, data: Bulk, disk: Disk, first: u64, budget: Budget) -> Device {
         let places = disk.data_bytes / BLOCK_BYTES as u32;
         // One request at a time has no bytes: a flush.
         let requests = u32::from(disk.requests_max).saturating_sub(1);
@@ -72,13 +75,19 @@ impl Device {
             place_freed: Watch::new(),
             fetches: RefCell::default(),
             redirects: RefCell::default(),
-            cache: RefCell::new(cache),
+            cache: RefCell::new(Cache::new(budget.clean_max())),
+            budget,
         }
     }
 
     /// What the disk is.
     pub fn disk(&self) -> &Disk {
         &self.disk
+    }
+
+    /// How much memory blocks may take.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Blocks that it has.

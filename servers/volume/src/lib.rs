@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod ahead;
+pub mod budget;
 pub mod cache;
 pub mod lost;
 pub mod places;

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use contracts::blocks::BlocksClient;
 use ext4::{Mount, Recovered, Recovery, Step, Stop, Volume};
 use runtime::{Bulk, Start};
+use volume_core::budget::Budget;
 use volume_core::cache::Cache;
 
 use crate::device::{Device, Failed};
@@ -26,8 +27,6 @@ const KEY_NS: u64 = 30_000_000_000;
 /// The region between us and who serves the disk: one that encrypts has its own. And how long it
 /// may take.
 const REGIONS: [(&str, u64); 2] = [("plain-data", KEY_NS), ("disk-data", ANSWER_NS)];
-/// Part of the account that blocks may take.
-const CACHE_PART: u64 = 2;
 
 impl From<Failed> for String {
     fn from(_: Failed) -> String {
@@ -87,8 +86,7 @@ async fn attach(start: &Start) -> Result<Device, String> {
     let asked = runtime::timeout(*limit_ns, blocks.attach(first)).await;
     let disk = asked.map_err(|_| "no disk answers")?.map_err(|error| format!("no disk: {error:?}"))?;
     let (limit_pages, ..) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
-    let cache = Cache::new((limit_pages / CACHE_PART) as usize);
-    Ok(Device::new(blocks, data, disk, first, cache))
+    Ok(Device::new(blocks, data, disk, first, Budget::of(limit_pages as usize)))
 }
 
 async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<State, String> {

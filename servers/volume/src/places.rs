@@ -26,12 +26,12 @@ impl Places {
         }
         let all = || self.free.iter().enumerate();
         // The smallest that is enough leaves large ones for those who want many.
-        let enough = all().filter(|(_, range)| range.len() >= wanted as usize).min_by_key(|(_, range)| range.len());
-        let (index, _) = enough.or_else(|| all().max_by_key(|(_, range)| range.len()))?;
+        let enough = all().filter(|(_, range)| count(range) >= wanted).min_by_key(|(_, range)| count(range));
+        let (index, _) = enough.or_else(|| all().max_by_key(|(_, range)| count(range)))?;
         let range = &mut self.free[index];
         let taken = range.start..range.end.min(range.start + wanted);
         range.start = taken.end;
-        if range.is_empty() {
+        if count(range) == 0 {
             self.free.remove(index);
         }
         self.requests -= 1;
@@ -52,6 +52,10 @@ impl Places {
             }
         }
     }
+}
+
+fn count(range: &Range<u32>) -> u32 {
+    range.end - range.start
 }
 
 #[cfg(test)]

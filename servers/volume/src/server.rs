@@ -27,6 +27,8 @@ use volume_core::words;
 
 use crate::device::{Device, Failed};
 
+/// Blocks of metadata that a change makes newer than the disk, most of the time fewer.
+const METADATA_BLOCKS: usize = 8;
 /// Descriptions at once, as many as `fs` has.
 const OPEN_MAX: usize = 8192;
 
@@ -142,6 +144,10 @@ pub struct Server {
     pub is_dirty: Cell<bool>,
     /// A transaction lasts, or never will.
     pub lasting: Watch,
+    /// Blocks that changes under way may make newer than the disk, and that there may be room for
+    /// more of them.
+    pub reserved: Cell<usize>,
+    pub room_freed: Watch,
     damage: LogLimit,
 }
 
@@ -166,6 +172,8 @@ impl Server {
             dirtied: Watch::new(),
             is_dirty: Cell::new(false),
             lasting: Watch::new(),
+            reserved: Cell::new(0),
+            room_freed: Watch::new(),
             damage: LogLimit::default(),
         }
     }
@@ -228,7 +236,18 @@ impl Server {
         &self,
         operation: impl Fn(&mut Operation<'_, Cache>) -> Result<T, Stop>,
     ) -> Result<T, DescriptionError> {
+        self.change_much(0, operation).await
+    }
+
+    /// The same with up to so many blocks of files' bytes. Waits while so much was changed that the
+    /// disk has to follow first.
+    pub async fn change_much<T>(
+        &self,
+        blocks: usize,
+        operation: impl Fn(&mut Operation<'_, Cache>) -> Result<T, Stop>,
+    ) -> Result<T, DescriptionError> {
         let mut pins = Pins::new(self.device().await?);
+        let _room = self.room(&pins.device, blocks + METADATA_BLOCKS).await;
         loop {
             let now = words::time(runtime::realtime_ns());
             let outcome = {

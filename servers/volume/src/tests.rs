@@ -13,8 +13,9 @@ use contracts::descriptions::{
     serve_descriptions,
 };
 use contracts::files::{FilesClient, Name, Opened, PathError, Unnamed, open, serve_files};
+use contracts::storage::{StorageClient, serve_storage};
 use runtime::Watch;
-use volume_core::cache::Cache;
+use volume_core::budget::Budget;
 
 use crate::device::Device;
 use crate::keep_up;
@@ -37,6 +38,8 @@ struct Played {
     released: Watch,
     /// Writes of blocks that begin with these bytes fail.
     fails: Cell<Option<u8>>,
+    /// Writes wait.
+    are_writes_held: Cell<bool>,
     /// Reads of this sector fail.
     unreadable: Cell<u64>,
     /// Flushes fail.
@@ -86,6 +89,7 @@ impl BlocksServer for Played {
 
     async fn write(&self, _: &Peer, _: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
         Count::add(&self.writes, to);
+        self.released.until(|| (!self.are_writes_held.get()).then_some(())).await;
         let mut bytes = vec![0; to.sectors as usize * SECTOR];
         self.data.read(offset as usize, &mut bytes).unwrap();
         if bytes.chunks(ext4::BLOCK_BYTES).any(|block| self.fails.get() == Some(block[0])) {
@@ -139,11 +143,14 @@ fn large() -> Vec<u8> {
 /// A disk, a server of the volume on it, and a client.
 struct Fixture {
     disk: Rc<Played>,
+    server: Rc<Server>,
     files: FilesClient,
     descriptions: DescriptionsClient,
+    storage: StorageClient,
 }
 
-fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
+/// The server has an account of so many pages.
+fn fixture(image: Vec<u8>, pages: usize, is_read_only: bool) -> Fixture {
     let (blocks, served) = loopback(DATA);
     let (sectors, data) = ((image.len() / SECTOR) as u64, served.peer().bulk());
     let disk = Rc::new(Played {
@@ -152,6 +159,7 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
         held_from: Cell::new(u64::MAX),
         released: Watch::new(),
         fails: Cell::new(None),
+        are_writes_held: Cell::new(false),
         unreadable: Cell::new(u64::MAX),
         flush_fails: Cell::new(false),
         flushes: Cell::new(0),
@@ -172,7 +180,7 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
         data_bytes: DATA.bulk_bytes,
         requests_max: 64,
     };
-    let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, Cache::new(cache_blocks)));
+    let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, Budget::of(pages)));
     let server = Rc::new(Server::new("/data".into(), None));
     runtime::spawn(use_disk(server.clone(), device, is_read_only));
     if !is_read_only {
@@ -181,8 +189,11 @@ fn fixture(image: Vec<u8>, cache_blocks: usize, is_read_only: bool) -> Fixture {
     let (files, served) = loopback(Layout::default());
     runtime::spawn(serve_files(server.clone(), served));
     let (descriptions, served) = loopback(BULK);
-    runtime::spawn(serve_descriptions(server, served));
-    Fixture { disk, files: FilesClient::new(files), descriptions: DescriptionsClient::new(descriptions) }
+    runtime::spawn(serve_descriptions(server.clone(), served));
+    let (storage, served) = loopback(Layout::default());
+    runtime::spawn(serve_storage(server.clone(), served));
+    let (files, descriptions) = (FilesClient::new(files), DescriptionsClient::new(descriptions));
+    Fixture { disk, server, files, descriptions, storage: StorageClient::new(storage) }
 }
 
 impl Fixture {
@@ -204,6 +215,11 @@ impl Fixture {
             all.extend(bytes);
         }
         all
+    }
+
+    /// Blocks that are newer than the disk.
+    fn dirty(&self) -> usize {
+        self.server.mount(|mount| mount.dirty_blocks()).unwrap()
     }
 
     async fn write(&self, id: u64, at: u64, bytes: &[u8]) -> Result<u32, CallError<DescriptionError>> {

@@ -8,18 +8,48 @@ use contracts::storage::{StorageError, StorageServer};
 use ext4::{Batch, Flush, Mount};
 use volume_core::words;
 
+use crate::device::Device;
 use crate::server::{Server, State};
 
 /// So long after a change it is committed, if nobody asks before.
 const COMMIT_NS: u64 = 5_000_000_000;
-/// With so many blocks of files that are newer than the disk a commit begins, 4 MiB, and with so
-/// many who writes waits for one, 8 MiB.
-const DIRTY_BEGIN: usize = 1024;
-pub const DIRTY_MAX: usize = 2048;
-/// With so many that only the log has they are written to their places: 8 MiB.
-const LOGGED_MAX: usize = 2048;
+
+/// Room for blocks that a change under way makes newer than the disk.
+pub struct Room<'a> {
+    server: &'a Server,
+    blocks: usize,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let reserved = &self.server.reserved;
+        reserved.set(reserved.get() - self.blocks);
+        self.server.room_freed.changed();
+    }
+}
 
 impl Server {
+    /// Waits until so many blocks more may be newer than the disk: some are written first. If that
+    /// fails for good, the change that comes now hears it.
+    pub async fn room(&self, device: &Device, blocks: usize) -> Room<'_> {
+        let most = device.budget().dirty_max();
+        let take = || {
+            let dirty = self.mount(|mount| if mount.is_lost() { 0 } else { mount.dirty_blocks() });
+            let used = dirty.unwrap_or(0) + self.reserved.get();
+            // One change alone has room, however much it is.
+            (used == 0 || used + blocks <= most).then(|| {
+                self.reserved.set(self.reserved.get() + blocks);
+                Room { server: self, blocks }
+            })
+        };
+        if let Some(room) = take() {
+            return room;
+        }
+        self.mount(Mount::sync_all);
+        self.wake_writer();
+        self.room_freed.until(take).await
+    }
+
     /// Works on the volume, if it is written.
     pub fn mount<T>(&self, work: impl FnOnce(&mut Mount) -> T) -> Option<T> {
         match &mut *self.state.borrow_mut() {
@@ -107,15 +137,17 @@ impl StorageServer for Server {
 
 /// Writes what there is to write, for ever.
 pub async fn write_all(server: Rc<Server>) {
+    let Ok(device) = server.device().await else { return };
+    let budget = device.budget();
     loop {
         server.changed.until(|| server.is_changed.take().then_some(())).await;
         let next = || {
             let now = words::time(runtime::realtime_ns());
             server.mount(|mount| {
-                if mount.data_blocks() > DIRTY_BEGIN {
+                if mount.dirty_blocks() > budget.dirty_begin() {
                     mount.sync_all();
                 }
-                if mount.log_blocks() > LOGGED_MAX {
+                if mount.log_blocks() > budget.logged_max() {
                     mount.write_places();
                 }
                 mount.next(now)
@@ -128,6 +160,7 @@ pub async fn write_all(server: Rc<Server>) {
                 server.lose_all();
             }
             server.lasting.changed();
+            server.room_freed.changed();
         }
         server.lasting.changed();
     }

@@ -39,7 +39,7 @@ fn what_is_read_in_order_takes_few_requests() {
     let Some(image) = image_with_long(4 * MIB) else { return };
     for length in [1000, 4096, 64 << 10] {
         runtime::testing::run(async {
-            let fixture = fixture(image.clone(), 2000, true);
+            let fixture = fixture(image.clone(), 4000, true);
             let id = fixture.open("/long", open::READ).await.unwrap().id;
             let count = read_all(&fixture, id, 4 * MIB, length).await;
             eprintln!("{length}: {count:?}");
@@ -55,7 +55,7 @@ fn what_is_read_in_order_takes_few_requests() {
 fn who_reads_here_and_there_gets_what_was_asked_for_only() {
     let Some(image) = image_with_long(4 * MIB) else { return };
     runtime::testing::run(async {
-        let fixture = fixture(image, 2000, true);
+        let fixture = fixture(image, 4000, true);
         let id = fixture.open("/long", open::READ).await.unwrap().id;
         assert_eq!(fixture.read(id, 900 << 12, 10).await, pattern(4 * MIB)[900 << 12..][..10]);
         let before = fixture.disk.reads.get();
@@ -72,16 +72,16 @@ fn who_reads_here_and_there_gets_what_was_asked_for_only() {
 fn a_block_that_cannot_be_read_is_an_error_of_who_reads_it() {
     let Some(image) = image_with_long(MIB) else { return };
     // A block of the file by its bytes: it is there once.
-    let bad = pattern(MIB)[77 << 12..][..4096].to_vec();
+    let bad = pattern(MIB)[3 << 12..][..4096].to_vec();
     let at = image.chunks(4096).position(|block| block == bad).unwrap() as u64;
     runtime::testing::run(async {
-        let fixture = fixture(image, 2000, true);
+        let fixture = fixture(image, 4000, true);
         let id = fixture.open("/long", open::READ).await.unwrap().id;
         fixture.disk.unreadable.set(at * 8 + 3);
         let span = BulkSpan { offset: 0, length: 4096 };
         for block in 0..256u64 {
             let read = fixture.descriptions.read(id, span, Some(block << 12), true).await;
-            assert_eq!(read, if block == 77 { Err(LOST) } else { Ok(4096) }, "{block}");
+            assert_eq!(read, if block == 3 { Err(LOST) } else { Ok(4096) }, "{block}");
         }
     });
 }
@@ -90,7 +90,7 @@ fn a_block_that_cannot_be_read_is_an_error_of_who_reads_it() {
 fn what_lies_side_by_side_is_written_together() {
     let Some(image) = image() else { return };
     runtime::testing::run(async {
-        let fixture = fixture(image, 1000, false);
+        let fixture = fixture(image, 16_384, false);
         let id = fixture.open("/long", open::WRITE | open::CREATE).await.unwrap().id;
         for (index, part) in pattern(2 * MIB).chunks(4096).enumerate() {
             fixture.write(id, index as u64 * 4096, part).await.unwrap();
@@ -123,4 +123,78 @@ fn what_cannot_be_written_is_lost_for_its_own_file_only() {
         let of = |byte: u8| image.chunks(4096).position(|block| block == [byte; 4096]);
         assert_eq!(of(3), of(1).map(|block| block + 2), "they lie side by side");
     });
+}
+
+/// Writes a file by blocks, and has it last; counts the blocks. `place` is its own in the bulk.
+async fn write_behind(fixture: Rc<Fixture>, path: &'static str, place: u32, done: Rc<Cell<usize>>) {
+    let id = fixture.open(path, open::WRITE | open::CREATE).await.unwrap().id;
+    for (index, part) in pattern(2 * MIB).chunks(4096).enumerate() {
+        fixture.descriptions.bulk().write(place as usize, part).unwrap();
+        let span = BulkSpan { offset: place, length: 4096 };
+        assert_eq!(fixture.descriptions.write(id, span, Some(index as u64 * 4096), true).await, Ok(4096));
+        done.set(done.get() + 1);
+    }
+    fixture.files.synchronize(id, true).await.unwrap();
+    done.set(done.get() + 1);
+}
+
+/// A disk that answers no write: writes return up to the bound, the next ones wait, and with the
+/// disk all goes on.
+#[test]
+fn who_writes_more_than_may_be_newer_than_the_disk_waits() {
+    let Some(image) = image() else { return };
+    let left = runtime::testing::run(async {
+        let (fixture, done) = (Rc::new(fixture(image, 1600, false)), Rc::new(Cell::new(0)));
+        let most = fixture.server.device().await.unwrap().budget().dirty_max();
+        assert_eq!(most, 200);
+        fixture.disk.are_writes_held.set(true);
+        for (path, place) in [("/a", 0), ("/b", 4096), ("/c", 8192)] {
+            runtime::spawn(write_behind(fixture.clone(), path, place, done.clone()));
+        }
+        runtime::sleep(60_000_000_000).await;
+        let dirty = fixture.dirty();
+        eprintln!("{} written, {dirty} newer than the disk", done.get());
+        assert!((most / 2..=most).contains(&done.get()), "the cache takes what it may");
+        assert!((most - 32..=most).contains(&dirty), "{dirty}");
+        fixture.disk.are_writes_held.set(false);
+        fixture.disk.released.changed();
+        while done.get() < 3 * 513 {
+            assert!(fixture.dirty() <= most);
+            runtime::sleep(1_000_000).await;
+        }
+        fixture.disk.image.borrow().clone()
+    });
+    runtime::testing::run(async {
+        let fixture = fixture(left, 4000, true);
+        for path in ["/a", "/b", "/c"] {
+            let id = fixture.open(path, open::READ).await.unwrap().id;
+            assert!(fixture.read(id, 0, 2 * MIB).await == pattern(2 * MIB));
+        }
+    });
+}
+
+/// Nobody asked for it to last: it does after some seconds, and at once when the volume ends.
+#[test]
+fn what_was_written_lasts_some_seconds_later_or_at_the_end() {
+    let Some(image) = image() else { return };
+    for ends in [false, true] {
+        let image = image.clone();
+        let left = runtime::testing::run(async {
+            let fixture = fixture(image, 16_384, false);
+            let id = fixture.open("/long", open::WRITE | open::CREATE).await.unwrap().id;
+            fixture.write(id, 0, &pattern(50_000)).await.unwrap();
+            if ends {
+                fixture.storage.close().await.unwrap();
+            } else {
+                runtime::sleep(5_500_000_000).await;
+            }
+            assert_eq!(fixture.dirty(), 0);
+            fixture.disk.image.borrow().clone()
+        });
+        runtime::testing::run(async {
+            let fixture = fixture(left, 4000, true);
+            let id = fixture.open("/long", open::READ).await.unwrap().id;
+            assert!(fixture.read(id, 0, MIB).await == pattern(50_000));
+        });
+    }
 }
