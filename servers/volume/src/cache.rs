@@ -35,6 +35,12 @@ impl Cache {
         self.limit
     }
 
+    /// From now on there may be so many, at least one; the others are dropped, but for pinned ones.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.max(1);
+        while self.all.len() > self.limit && self.drop_one() {}
+    }
+
     /// Blocks that are there.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -133,6 +139,20 @@ mod tests {
         assert!(cache.block(3).is_none());
         cache.insert(2, block(9));
         assert_eq!((cache.len(), cache.block(2).map(|block| block[0])), (4, Some(9)));
+    }
+
+    #[test]
+    fn a_lower_limit_drops_all_but_pinned_ones() {
+        let mut cache = Cache::new(8);
+        (0..8).for_each(|number| cache.insert(number, block(1)));
+        assert!(cache.pin(3) && cache.pin(4));
+        cache.set_limit(4);
+        assert_eq!((cache.len(), cache.has(3), cache.has(4)), (4, true, true));
+        cache.set_limit(0);
+        assert_eq!((there(&cache, 0..8), cache.limit()), (vec![3, 4], 1));
+        cache.set_limit(8);
+        (0..8).for_each(|number| cache.insert(number, block(1)));
+        assert_eq!(cache.len(), 8);
     }
 
     #[test]

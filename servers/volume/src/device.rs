@@ -5,6 +5,7 @@
 //! block that is being read waits for that request. A request of several that fails is made again
 //! for each of them: the disk's word is about the whole, a loss is of one file.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -15,7 +16,7 @@ use core::ops::Range;
 use contracts::blocks::{BlocksClient, Disk, Extent};
 use ext4::{BLOCK_BYTES, Block, Put, Write};
 use runtime::{Bulk, Watch};
-use volume_core::budget::Budget;
+use volume_core::budget::{Balance, Budget};
 use volume_core::cache::Cache;
 use volume_core::places::Places;
 
@@ -39,6 +40,13 @@ struct Fetch {
     is_overtaken: Cell<bool>,
 }
 
+/// Memory for blocks.
+pub struct Memory {
+    pub budget: Budget,
+    /// Pages that the component can still have.
+    pub available: Box<dyn Fn() -> usize>,
+}
+
 /// The disk and the cache before it.
 pub struct Device {
     blocks: BlocksClient,
@@ -54,14 +62,14 @@ pub struct Device {
     fetches: RefCell<BTreeMap<u64, Rc<Fetch>>>,
     /// What the journal of a volume that is only read has for places: it is read from there.
     redirects: RefCell<BTreeMap<u64, Write>>,
-    /// How much memory blocks may take.
-    budget: Budget,
+    memory: Memory,
+    balance: Cell<Balance>,
     pub cache: RefCell<Cache>,
 }
 
 impl Device {
     /// `first` is the number of the client's first request, `disk` what the server said of it.
-    pub fn new(blocks: BlocksClient, data: Bulk, disk: Disk, first: u64, budget: Budget) -> Device {
+    pub fn new(blocks: BlocksClient, data: Bulk, disk: Disk, first: u64, memory: Memory) -> Device {
         let places = disk.data_bytes / BLOCK_BYTES as u32;
         // One request at a time has no bytes: a flush.
         let requests = u32::from(disk.requests_max).saturating_sub(1);
@@ -75,8 +83,9 @@ impl Device {
             place_freed: Watch::new(),
             fetches: RefCell::default(),
             redirects: RefCell::default(),
-            cache: RefCell::new(Cache::new(budget.clean_max())),
-            budget,
+            cache: RefCell::new(Cache::new(1)),
+            balance: Cell::new(Balance::of(memory.budget)),
+            memory,
         }
     }
 
@@ -87,7 +96,24 @@ impl Device {
 
     /// How much memory blocks may take.
     pub fn budget(&self) -> Budget {
-        self.budget
+        self.memory.budget
+    }
+
+    /// So many blocks are newer than the disk: there is so much less room for clean ones.
+    pub fn hold(&self, blocks: usize) {
+        let mut balance = self.balance.get();
+        if balance.hold(blocks) {
+            self.balance.set(balance);
+            self.make_room();
+        }
+    }
+
+    /// Drops clean blocks of which there are too many, or lets them become more.
+    fn make_room(&self) {
+        let (mut balance, mut cache) = (self.balance.get(), self.cache.borrow_mut());
+        let limit = balance.clean_max(cache.len(), (self.memory.available)());
+        cache.set_limit(limit);
+        self.balance.set(balance);
     }
 
     /// Blocks that it has.
@@ -186,6 +212,7 @@ impl Device {
     /// Reads blocks that lie side by side, and has them in the cache.
     async fn read(&self, run: &[u64], places: &Range<u32>) {
         let together = self.read_at(run, places.start).await;
+        self.make_room();
         for (&block, place) in run.iter().zip(places.clone()) {
             let read = match together {
                 // What lies beside it may be what cannot be read.
@@ -228,6 +255,7 @@ impl Device {
     /// not count. Gives the files of which some could not be written.
     async fn write(&self, run: &[Put], places: &Range<u32>) -> Vec<u32> {
         let together = self.write_at(run, places.start).await;
+        self.make_room();
         let mut lost = Vec::new();
         for (put, place) in run.iter().zip(places.clone()) {
             let written = match together {

@@ -15,7 +15,7 @@ use runtime::{Bulk, Start};
 use volume_core::budget::Budget;
 use volume_core::cache::Cache;
 
-use crate::device::{Device, Failed};
+use crate::device::{Device, Failed, Memory};
 use crate::server::{Pins, Server, State};
 
 /// A disk that has not answered by then is not there.
@@ -85,8 +85,17 @@ async fn attach(start: &Start) -> Result<Device, String> {
     let first = runtime::now_ns();
     let asked = runtime::timeout(*limit_ns, blocks.attach(first)).await;
     let disk = asked.map_err(|_| "no disk answers")?.map_err(|error| format!("no disk: {error:?}"))?;
-    let (limit_pages, ..) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
-    Ok(Device::new(blocks, data, disk, first, Budget::of(limit_pages as usize)))
+    Ok(Device::new(blocks, data, disk, first, memory()))
+}
+
+/// The component's account, and what the core has left.
+fn memory() -> Memory {
+    let pages = || sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
+    let available = move || {
+        let (limit, used, free) = pages();
+        limit.saturating_sub(used).min(free) as usize
+    };
+    Memory { budget: Budget::of(pages().0 as usize), available: Box::new(available) }
 }
 
 async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<State, String> {

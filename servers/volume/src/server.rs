@@ -255,6 +255,7 @@ impl Server {
                 let State::Writable(mount) = &mut *state else { return Err(DescriptionError::ReadOnly) };
                 mount.change(&*cache, now, &operation)
             };
+            self.hold(&pins.device);
             match outcome {
                 Ok(result) => {
                     self.wake_writer();

@@ -17,7 +17,7 @@ use contracts::storage::{StorageClient, serve_storage};
 use runtime::Watch;
 use volume_core::budget::Budget;
 
-use crate::device::Device;
+use crate::device::{Device, Memory};
 use crate::keep_up;
 use crate::mounting::use_disk;
 use crate::server::Server;
@@ -143,6 +143,8 @@ fn large() -> Vec<u8> {
 /// A disk, a server of the volume on it, and a client.
 struct Fixture {
     disk: Rc<Played>,
+    /// Pages that the component can still have.
+    available: Rc<Cell<usize>>,
     server: Rc<Server>,
     files: FilesClient,
     descriptions: DescriptionsClient,
@@ -180,7 +182,10 @@ fn fixture(image: Vec<u8>, pages: usize, is_read_only: bool) -> Fixture {
         data_bytes: DATA.bulk_bytes,
         requests_max: 64,
     };
-    let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, Budget::of(pages)));
+    let available = Rc::new(Cell::new(pages));
+    let told_available = available.clone();
+    let memory = Memory { budget: Budget::of(pages), available: Box::new(move || told_available.get()) };
+    let device = Rc::new(Device::new(BlocksClient::new(blocks), data, told, 1, memory));
     let server = Rc::new(Server::new("/data".into(), None));
     runtime::spawn(use_disk(server.clone(), device, is_read_only));
     if !is_read_only {
@@ -193,7 +198,7 @@ fn fixture(image: Vec<u8>, pages: usize, is_read_only: bool) -> Fixture {
     let (storage, served) = loopback(Layout::default());
     runtime::spawn(serve_storage(server.clone(), served));
     let (files, descriptions) = (FilesClient::new(files), DescriptionsClient::new(descriptions));
-    Fixture { disk, server, files, descriptions, storage: StorageClient::new(storage) }
+    Fixture { disk, available, server, files, descriptions, storage: StorageClient::new(storage) }
 }
 
 impl Fixture {

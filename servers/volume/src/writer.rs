@@ -50,6 +50,13 @@ impl Server {
         self.room_freed.until(take).await
     }
 
+    /// Tells the device how many blocks are newer than it.
+    pub fn hold(&self, device: &Device) {
+        if let Some(held) = self.mount(|mount| mount.dirty_blocks() + mount.log_blocks()) {
+            device.hold(held);
+        }
+    }
+
     /// Works on the volume, if it is written.
     pub fn mount<T>(&self, work: impl FnOnce(&mut Mount) -> T) -> Option<T> {
         match &mut *self.state.borrow_mut() {
@@ -159,6 +166,7 @@ pub async fn write_all(server: Rc<Server>) {
             if !is_written {
                 server.lose_all();
             }
+            server.hold(&device);
             server.lasting.changed();
             server.room_freed.changed();
         }

@@ -198,3 +198,55 @@ fn what_was_written_lasts_some_seconds_later_or_at_the_end() {
         });
     }
 }
+
+/// All of a file is in memory while there is some; when others want it, clean blocks go, and nobody
+/// hears of it.
+#[test]
+fn clean_blocks_give_way_to_what_is_written_and_to_others() {
+    let Some(image) = image_with_long(4 * MIB) else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1600, false);
+        let device = fixture.server.device().await.unwrap();
+        let cached = || device.cache.borrow().len();
+        let id = fixture.open("/long", open::READ | open::WRITE).await.unwrap().id;
+        read_all(&fixture, id, 4 * MIB, 4096).await;
+        assert!((1024..=1200).contains(&cached()), "{}", cached());
+        assert_eq!(read_all(&fixture, id, 4 * MIB, 4096).await, Count::default());
+        // What is newer than the disk takes their place: 200 at most, with what the log has.
+        fixture.disk.are_writes_held.set(true);
+        for at in 0..150 {
+            fixture.write(id, at << 13, &[0x77; 4096]).await.unwrap();
+        }
+        let newer = fixture.dirty();
+        assert!(newer >= 150 && cached() + newer <= 1200 + 16, "{} and {newer}", cached());
+        fixture.disk.are_writes_held.set(false);
+        fixture.disk.released.changed();
+        fixture.files.synchronize(id, true).await.unwrap();
+        // The account is used up by others: a sixteenth of it is dropped for them.
+        let before = cached();
+        fixture.available.set(0);
+        fixture.files.synchronize(id, true).await.unwrap();
+        let far = fixture.open("/large", open::READ).await.unwrap().id;
+        assert!(fixture.read(far, 0, LARGE).await == large());
+        assert!(cached() <= before.max(1200) - 100 && cached() > 900, "{} of {before}", cached());
+        let mut expected = pattern(4 * MIB);
+        (0..150).for_each(|at| expected[at << 13..][..4096].fill(0x77));
+        assert!(fixture.read(id, 0, 4 * MIB).await == expected);
+    });
+}
+
+#[test]
+fn a_component_without_memory_reads_and_writes_block_by_block() {
+    let Some(image) = image_with_long(MIB) else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1600, false);
+        fixture.available.set(0);
+        let id = fixture.open("/long", open::READ | open::WRITE).await.unwrap().id;
+        assert!(fixture.read(id, 0, MIB).await == pattern(MIB));
+        for (index, part) in pattern(2 * MIB).chunks(4096).enumerate() {
+            fixture.write(id, index as u64 * 4096, part).await.unwrap();
+        }
+        fixture.files.synchronize(id, true).await.unwrap();
+        assert!(fixture.read(id, 0, 2 * MIB).await == pattern(2 * MIB));
+    });
+}

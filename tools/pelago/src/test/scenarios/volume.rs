@@ -53,7 +53,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let full = Scenario::shared(3, "volume/full/q35/2".into(), full);
     let read_only = Scenario::shared(3, "volume/read-only/q35/1".into(), read_only);
     let none = Scenario::shared(3, "volume/none/q35/2".into(), none);
-    let rest = [refused, on_linux, full, read_only, none].into_iter().chain(durable).chain(calls);
+    let memory = Scenario::shared(3, "volume/memory/q35/2".into(), memory);
+    let rest = [refused, on_linux, full, memory, read_only, none].into_iter().chain(durable).chain(calls);
     read.into_iter().chain(write).chain(rest).collect()
 }
 
@@ -353,6 +354,30 @@ fn full(bench: &Bench) -> Result<()> {
         let is_right = rest.is_some_and(|rest| row(rows + 1).starts_with(rest));
         ensure!(is_right, "{rows} rows were kept, and {} are there", text.lines().count());
         Ok(())
+    })
+}
+
+const MEMORY: &str = include_str!("volume/memory.sh");
+/// Of a volume with more than its server has memory for.
+const LARGE_BYTES: u64 = 160 << 20;
+
+/// The cache takes the server's memory and gives it up for what is written: nobody hears of it.
+fn memory(bench: &Bench) -> Result<()> {
+    let disk = Disk::new()?;
+    fs::write(disk.tree().join("seed"), bytes(1 << 20, 7))?;
+    disk.format_to(LARGE_BYTES)?;
+    let guest = disk.boot(bench, MachineType::Q35, 2, false, MEMORY)?;
+    with_console(guest, |guest| {
+        guest.expect("alike", 2 * LIMIT)?;
+        guest.expect("names 2000;", LIMIT)?;
+        guest.expect("still alike", LIMIT)?;
+        let sums = between_marks(guest)?;
+        ensure!(guest.finish(LIMIT)? == 0, "the program failed");
+        let lives = guest.transcript.iter().filter(|line| line.contains("volume: /data: ext4 of")).count();
+        ensure!(lives == 1, "the volume's server had {lives} lives");
+        let tree = disk.judge()?;
+        ensure!(fs::read_dir(tree.join("names"))?.count() == 2000, "names are missing");
+        compare(&sums, &tree, "md5sum one two")
     })
 }
 
