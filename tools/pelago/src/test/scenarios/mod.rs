@@ -22,6 +22,7 @@ mod datagrams;
 mod disk;
 mod disk_calls;
 mod disk_option;
+mod disk_servers;
 mod double_faults;
 mod epoll;
 mod event_descriptors;
@@ -130,6 +131,7 @@ pub fn all() -> Vec<Scenario> {
         damaged_frames::scenarios(),
         recovery::scenarios(),
         volume_faults::scenarios(),
+        disk_servers::scenarios(),
         keep_alive::scenarios(),
         recovery_beside_network::scenarios(),
         processes::scenarios(),
