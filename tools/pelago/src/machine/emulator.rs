@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The number of [`Machine::socket`] in the emulator's process.
 pub const SOCKET: i32 = 3;
+/// The first number of streams' sockets that only this emulator has ([`Machine::streams`]).
+pub const STREAMS: i32 = SOCKET + 1;
 /// QEMU 7.2 to 9 refuse more without an interrupt remapper.
 pub const CPUS_MAX: u32 = 255;
 /// What kernel and components need beside the archive and its copy in the file system.

@@ -9,11 +9,13 @@
 
 use crate::host::child;
 use crate::host::late::late;
-use crate::machine::emulator::{Machine, PROGRAM};
+use crate::machine::emulator::{Machine, PROGRAM, SOCKET, STREAMS};
 use crate::machine::liveness::GuestLiveness;
+use crate::machine::streams::Unattended;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -120,6 +122,8 @@ pub struct Guest {
     started: Instant,
     events: Receiver<Event>,
     input: Input,
+    /// Where programs read, if it is not the console.
+    program_input: Option<UnixStream>,
     /// Every whole line so far.
     pub transcript: Vec<String>,
     status: Option<i32>,
@@ -132,28 +136,53 @@ pub struct Guest {
 impl Guest {
     /// Starts the emulator.
     pub fn start(machine: &Machine) -> Result<Guest> {
-        Guest::start_with(machine, Stdio::inherit())
+        Guest::start_with(machine, Stdio::inherit(), None)
+    }
+
+    /// Starts the emulator with a device for streams of programs, of which
+    /// [`Machine::streams`](crate::machine::emulator::Machine::streams) has the numbers from
+    /// [`STREAMS`] on. What programs write is heard as the console's lines are.
+    pub fn start_unattended(machine: &Machine, streams: Unattended) -> Result<Guest> {
+        Guest::start_with(machine, Stdio::inherit(), Some(streams))
     }
 
     /// Starts the emulator without its own complaints, for attempts that may fail.
     pub fn start_quietly(machine: &Machine) -> Result<Guest> {
-        Guest::start_with(machine, Stdio::null())
+        Guest::start_with(machine, Stdio::null(), None)
     }
 
-    fn start_with(machine: &Machine, complaints: Stdio) -> Result<Guest> {
+    fn start_with(machine: &Machine, complaints: Stdio, streams: Option<Unattended>) -> Result<Guest> {
         let mut command = emulator_command(machine.namespace.as_deref());
         command.args(told_the_time(machine, SystemTime::now()).arguments()).stderr(complaints);
+        let (mut ends, mut written, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        let mut program_input = None;
         if let Some(socket) = &machine.socket {
             let end = socket.try_clone().context("cannot double the card's socket")?;
-            let mapping = FdMapping { parent_fd: end, child_fd: crate::machine::emulator::SOCKET };
-            command.fd_mappings(vec![mapping]).context("cannot pass the card's socket on")?;
+            ends.push(FdMapping { parent_fd: end, child_fd: SOCKET });
         }
-        Guest::start_command(command, PROGRAM, "qemu-system-x86")
+        if let Some(streams) = streams {
+            let theirs = (STREAMS..).zip(streams.theirs);
+            ends.extend(theirs.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd }));
+            (written, rest) = (streams.written, streams.rest);
+            program_input = Some(streams.input);
+        }
+        if !ends.is_empty() {
+            command.fd_mappings(ends).context("cannot pass the guest's sockets on")?;
+        }
+        let mut guest = Guest::start_heard(command, PROGRAM, "qemu-system-x86", written)?;
+        guest.keep(rest);
+        guest.program_input = program_input;
+        Ok(guest)
     }
 
     /// Starts an emulator whose standard streams are the guest's console; `packages` are Debian's
     /// that have it.
-    pub fn start_command(mut command: Command, program: &str, packages: &str) -> Result<Guest> {
+    pub fn start_command(command: Command, program: &str, packages: &str) -> Result<Guest> {
+        Guest::start_heard(command, program, packages, Vec::new())
+    }
+
+    /// The same, and what comes from `written` is heard, too.
+    fn start_heard(mut command: Command, program: &str, packages: &str, written: Vec<UnixStream>) -> Result<Guest> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is ours to handle: the emulator is in a process group of its own.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -166,11 +195,18 @@ impl Guest {
         })?;
         let input = child.stdin.take().context("the emulator has no input")?;
         let output = child.stdout.take().context("the emulator has no output")?;
+        // It has the emulator's ends of sockets.
+        drop(command);
         let (sender, events) = sync_channel(EVENTS_MAX);
+        for stream in written {
+            let sender = sender.clone();
+            std::thread::spawn(move || read_console(stream, &sender));
+        }
         std::thread::spawn(move || read_console(output, &sender));
         let input = Input(Arc::new(Mutex::new(input)));
         let (transcript, kept) = (Vec::new(), Vec::new());
-        Ok(Guest { child, started, events, input, transcript, status: None, kept, record: None })
+        let status = None;
+        Ok(Guest { child, started, events, input, program_input: None, transcript, status, kept, record: None })
     }
 
     /// Leaves every whole line of the console in a file when the guest goes.
@@ -186,6 +222,15 @@ impl Guest {
     /// A handle to type with.
     pub fn input(&self) -> Input {
         self.input.clone()
+    }
+
+    /// Gives the first program bytes to read.
+    pub fn tell(&mut self, bytes: &[u8]) -> Result<()> {
+        let is_told = match &mut self.program_input {
+            Some(stream) => stream.write_all(bytes).is_ok(),
+            None => self.input.send(bytes),
+        };
+        if is_told { Ok(()) } else { bail!("the guest is gone; its program reads nothing") }
     }
 
     /// The next event; `Ok(None)` when the guest is gone, an error when `limit` has passed.

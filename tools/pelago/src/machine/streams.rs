@@ -35,6 +35,18 @@ pub struct Streams {
     theirs: Vec<OwnedFd>,
 }
 
+/// Streams of a guest that no person uses.
+pub struct Unattended {
+    /// The emulator's ends, one for each port.
+    pub theirs: Vec<OwnedFd>,
+    /// What the first program reads.
+    pub input: UnixStream,
+    /// What programs write: output and errors.
+    pub written: Vec<UnixStream>,
+    /// To be kept open as long as the emulator runs.
+    pub rest: Vec<UnixStream>,
+}
+
 /// Which of the standard streams are terminals here.
 pub fn terminals() -> [bool; 3] {
     [std::io::stdin().is_terminal(), std::io::stdout().is_terminal(), std::io::stderr().is_terminal()]
@@ -65,8 +77,6 @@ impl Streams {
         let mut theirs = Vec::new();
         let mut pair = || -> Result<UnixStream> {
             let (ours, other) = UnixStream::pair().context("cannot make a socket")?;
-            // The emulator inherits it.
-            fcntl(&other, FcntlArg::F_SETFD(FdFlag::empty())).context("cannot pass a socket on")?;
             theirs.push(other.into());
             Ok(ours)
         };
@@ -74,9 +84,20 @@ impl Streams {
         Ok(Streams { ours, theirs })
     }
 
-    /// The emulator's ends, for its command line.
-    pub fn descriptors(&self) -> Vec<i32> {
-        self.theirs.iter().map(AsRawFd::as_raw_fd).collect()
+    /// Has every program that is started inherit the emulator's ends; their numbers, for its command
+    /// line.
+    pub fn inherited(&self) -> Result<Vec<i32>> {
+        let inherit = |end: &OwnedFd| {
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::empty())).context("cannot pass a socket on")?;
+            Ok(end.as_raw_fd())
+        };
+        self.theirs.iter().map(inherit).collect()
+    }
+
+    /// Nobody carries them.
+    pub fn unattended(self) -> Unattended {
+        let [control, input, output, error, terminal] = self.ours;
+        Unattended { theirs: self.theirs, input, written: vec![output, error], rest: vec![control, terminal] }
     }
 
     /// Tells the guest a key, before all else. It goes this way only: it is in no archive, command

@@ -6,10 +6,12 @@ use crate::image::description::Part;
 use crate::image::machine_type::MachineType;
 use crate::image::{build, container, description, environment, rootfs};
 use crate::machine::accelerator;
-use crate::machine::emulator::{Accelerator, Machine};
+use crate::machine::emulator::{Accelerator, Machine, STREAMS};
 use crate::machine::guest::Guest;
 use crate::machine::record::Record;
+use crate::machine::streams::{PORTS, Streams};
 use anyhow::{Context, Result};
+use luks::Handover;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use system::{Mount, Run, System};
@@ -28,6 +30,8 @@ pub struct Testbed {
     root: Option<PathBuf>,
     /// Where its machines see the volume on their disk.
     mount: Option<Mount>,
+    /// What they need of it if it is encrypted.
+    key: Option<Arc<Handover>>,
     /// What its machines leave to look at.
     record: Option<Arc<Record>>,
 }
@@ -50,7 +54,7 @@ impl Testbed {
     fn of(images: Vec<PathBuf>, accelerator: Accelerator) -> Result<Testbed> {
         let system = description::load(&place::root().join("system/default.toml"))?;
         let folder = Arc::new(tempfile::tempdir().context("cannot make a temporary folder")?);
-        Ok(Testbed { images, system, accelerator, folder, root: None, mount: None, record: None })
+        Ok(Testbed { images, system, accelerator, folder, root: None, mount: None, key: None, record: None })
     }
 
     /// The same, and what its machines say and send is recorded.
@@ -68,6 +72,14 @@ impl Testbed {
     pub fn with_volume(&self, mount: Mount) -> Result<Testbed> {
         let system = description::load_with(&place::root().join("system/default.toml"), &[Part::Disk])?;
         Ok(Testbed { system, mount: Some(mount), ..self.clone() })
+    }
+
+    /// The same whose disk is encrypted. What its programs write is heard as the console's lines are;
+    /// they read what [`Guest::tell`] gives.
+    pub fn with_encrypted_volume(&self, mount: Mount, key: Arc<Handover>) -> Result<Testbed> {
+        let parts = [Part::Disk, Part::Key];
+        let system = description::load_with(&place::root().join("system/default.toml"), &parts)?;
+        Ok(Testbed { system, mount: Some(mount), key: Some(key), ..self.clone() })
     }
 
     /// The same with another system, one of `system/`.
@@ -131,12 +143,20 @@ impl Testbed {
             machine.pcap_frame_bytes = None;
         }
         machine.check()?;
-        let mut guest = Guest::start(&machine)?;
+        let mut guest = self.start(machine)?;
         guest.keep(path);
         if let Some(files) = files {
             guest.record(files.console);
         }
         Ok(guest)
+    }
+
+    fn start(&self, mut machine: Machine) -> Result<Guest> {
+        let Some(key) = &self.key else { return Guest::start(&machine) };
+        machine.streams = (STREAMS..).take(PORTS).collect();
+        let mut streams = Streams::open()?;
+        streams.tell_key(&key.encode()[..])?;
+        Guest::start_unattended(&machine, streams.unattended())
     }
 
     /// The boot archive of a description with a program of this machine (none: the system alone).

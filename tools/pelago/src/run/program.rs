@@ -145,7 +145,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(handover), Some(streams)) = (disk.as_ref().and_then(Disk::handover), &mut streams) {
         streams.tell_key(&handover.encode()[..])?;
     }
-    machine.streams = streams.as_ref().map(Streams::descriptors).unwrap_or_default();
+    machine.streams = streams.as_ref().map(Streams::inherited).transpose()?.unwrap_or_default();
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if !options.quiet {
         eprintln!("pelago: {}", start(options, &machine, &reason, disk.as_ref()));

@@ -68,6 +68,17 @@ impl Log {
         &self.initial
     }
 
+    /// The disk after the last entry, if its power stays.
+    pub fn last(&self) -> Image {
+        let mut image = self.initial.clone();
+        for entry in &self.entries {
+            if let Entry::Write { offset, content, .. } = entry {
+                content.apply(&mut image, *offset, 0, content.bytes());
+            }
+        }
+        image
+    }
+
     /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

@@ -9,6 +9,7 @@
 //! None of it knows what is on the disk, or which guest writes it.
 
 pub mod cut;
+pub mod encrypted;
 pub mod image;
 pub mod log;
 pub mod server;

@@ -109,6 +109,11 @@ fn volume_test(testbed: &Testbed, options: &Options, bites: u64, seed: u64) -> R
     println!("Pelago's volume, a disk that ignores flushes: {}", volume.bite(&log, bites, seed)?);
     let log = volume.record_with_faults()?;
     println!("Pelago's volume, a disk that is late and away at times: {}", volume.cut(&log, options.cuts, seed)?);
+    let volume = Volume::prepare_encrypted(testbed, options.pieces)?;
+    let log = volume.record()?;
+    println!("Pelago's encrypted volume: {}", volume.cut(&log, options.cuts, seed)?);
+    println!("Pelago's encrypted volume: {}", volume.boot_cuts(&log, options.cuts.min(BOOTS_MAX), seed)?);
+    println!("Pelago's encrypted volume, a disk that ignores flushes: {}", volume.bite(&log, bites, seed)?);
     Ok(())
 }
 

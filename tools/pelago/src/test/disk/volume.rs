@@ -10,6 +10,7 @@ use crate::image::archive::Archive;
 use crate::image::machine_type::MachineType;
 use crate::image::rootfs;
 use crate::machine::block::cut::{self, Cache};
+use crate::machine::block::encrypted::Encrypted;
 use crate::machine::block::image::Image;
 use crate::machine::block::log::Log;
 use crate::machine::block::server::{Fault, On, Server};
@@ -35,6 +36,8 @@ pub struct Volume {
     programs: Programs,
     testbed: Testbed,
     pieces: u64,
+    /// If the disk is encrypted. Logs are of what is within it.
+    encrypted: Option<Encrypted>,
 }
 
 /// How many pieces of each writer are kept.
@@ -43,11 +46,21 @@ type Kept = [u64; WRITERS];
 impl Volume {
     /// Runs in which each writer does so many pieces. What this machine lacks is a [`Skip`].
     pub fn prepare(testbed: &Testbed, pieces: u64) -> Result<Volume> {
+        let mount = Mount { path: AT.into(), is_read_only: false };
+        Volume::of(testbed.with_volume(mount)?, pieces, None)
+    }
+
+    /// The same on an encrypted disk.
+    pub fn prepare_encrypted(testbed: &Testbed, pieces: u64) -> Result<Volume> {
+        let (mount, disk) = (Mount { path: AT.into(), is_read_only: false }, Encrypted::make(DISK_BYTES)?);
+        Volume::of(testbed.with_encrypted_volume(mount, disk.handover.clone())?, pieces, Some(disk))
+    }
+
+    fn of(testbed: Testbed, pieces: u64, encrypted: Option<Encrypted>) -> Result<Volume> {
         if path::find(SQLITE).is_none() {
             bail!(Skip::Package { program: SQLITE, package: SQLITE });
         }
-        let testbed = testbed.with_volume(Mount { path: AT.into(), is_read_only: false })?;
-        Ok(Volume { programs: Programs::find()?, testbed, pieces })
+        Ok(Volume { programs: Programs::find()?, testbed, pieces, encrypted })
     }
 
     /// A run with a disk that is as it should be. The log to cut.
@@ -74,9 +87,8 @@ impl Volume {
     /// Has the guest do its work; what was asked of its disk, and how often it was connected.
     fn record_with(&self, inject: impl FnOnce(&Server)) -> Result<(Log, u32)> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        let (file, socket) = (folder.path().join("disk"), folder.path().join("socket"));
-        self.programs.make(&file, DISK_BYTES)?;
-        let server = Server::start(&socket, Image::read_file(&file)?)?;
+        let socket = folder.path().join("socket");
+        let server = Server::start(&socket, self.empty_disk(folder.path())?)?;
         let pieces = self.pieces.to_string();
         let guest = self.boot(WRITER, &pieces, |machine| machine.block = Some(socket.clone()))?;
         with_console(guest, |guest| {
@@ -89,9 +101,20 @@ impl Volume {
         })?;
         let connections = server.connections();
         let log = server.finish()?;
+        let log = self.encrypted.as_ref().map(|disk| disk.within(&log)).transpose()?.unwrap_or(log);
         let kept = kept(&log.marks(log.entries().len()).collect::<Vec<_>>());
         ensure!(kept == [self.pieces; WRITERS], "the writers kept {kept:?} pieces, not {} each", self.pieces);
         Ok((log, connections))
+    }
+
+    /// One with an empty file system.
+    fn empty_disk(&self, folder: &Path) -> Result<Image> {
+        if let Some(disk) = &self.encrypted {
+            return Ok(disk.image.clone());
+        }
+        let file = folder.join("disk");
+        self.programs.make(&file, DISK_BYTES)?;
+        Image::read_file(&file)
     }
 
     fn boot(&self, script: &str, argument: &str, change: impl FnOnce(&mut Machine)) -> Result<Guest> {
@@ -147,10 +170,11 @@ impl Volume {
         let file = folder.path().join("disk");
         let mut recovered = 0;
         for cut in cut::cuts(log, cuts, seed) {
-            cut.image(log, disk(Cache::Honest)).write_file(&file)?;
+            let inside = cut.image(log, disk(Cache::Honest));
             let kept = kept(&log.marks(cut.position).collect::<Vec<_>>());
-            let blocks =
-                self.boot_one(&file, kept).with_context(|| format!("cut {} of seed {seed} is booted", cut.number))?;
+            let blocks = self
+                .boot_one(&inside, &file, kept)
+                .with_context(|| format!("cut {} of seed {seed} is booted", cut.number))?;
             recovered += usize::from(blocks > 0);
         }
         ensure!(recovered > 0, "no journal of {cuts} cuts had anything to recover");
@@ -158,7 +182,11 @@ impl Volume {
     }
 
     /// Boots one; so many blocks came from its journal.
-    fn boot_one(&self, file: &Path, kept: Kept) -> Result<u64> {
+    fn boot_one(&self, inside: &Image, file: &Path, kept: Kept) -> Result<u64> {
+        match &self.encrypted {
+            Some(disk) => disk.write_file(inside, file)?,
+            None => inside.write_file(file)?,
+        }
         let drive = Drive { file: file.to_owned(), is_read_only: false };
         let guest = self.boot(LOOK, table::QUERY, |machine| machine.drive = Some(drive))?;
         let mut blocks = 0;
@@ -178,6 +206,9 @@ impl Volume {
             ensure!(status == 0, "the program that looks ended with status {status}");
             Ok(())
         })?;
+        if let Some(disk) = &self.encrypted {
+            disk.decrypted(&Image::read_file(file)?)?.write_file(file)?;
+        }
         // It was ended in order, so there is nothing to mend, either.
         let problem = self.programs.find_problem(file)?;
         ensure!(problem.is_none(), "after the boot: {problem:?}");

@@ -33,8 +33,16 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(5, "power-cut/pelago/faults".into(), native_faults),
         Scenario::shared(5, "power-cut/pelago/errors".into(), native_errors),
         Scenario::shared(5, "power-cut/pelago/end".into(), |bench| Native::new((**bench).clone(), 0).end()),
-        Scenario::shared(5, "power-cut/volume".into(), |bench| volume(bench, VOLUME_PIECES, VOLUME_CUTS)),
-        Scenario::nightly(5, "power-cut/volume/300".into(), volume_by_night),
+        Scenario::shared(5, "power-cut/volume".into(), |bench| volume(&Volume::prepare(bench, VOLUME_PIECES)?)),
+        Scenario::shared(5, "power-cut/volume/encrypted".into(), |bench| {
+            volume(&Volume::prepare_encrypted(bench, VOLUME_PIECES)?)
+        }),
+        Scenario::nightly(5, "power-cut/volume/300".into(), |bench| {
+            volume_by_night(&Volume::prepare(bench, VOLUME_NIGHTLY_PIECES)?)
+        }),
+        Scenario::nightly(5, "power-cut/volume/encrypted/300".into(), |bench| {
+            volume_by_night(&Volume::prepare_encrypted(bench, VOLUME_NIGHTLY_PIECES)?)
+        }),
         Scenario::nightly(5, "power-cut/volume/faults".into(), volume_faults),
         Scenario::shared(5, "power-cut/linux".into(), |bench| cut(bench, PIECES, CUTS)),
         Scenario::nightly(5, "power-cut/linux/300".into(), |bench| cut(bench, NIGHTLY_PIECES, NIGHTLY_CUTS)),
@@ -70,15 +78,13 @@ fn faults(bench: &Bench) -> Result<()> {
     test.cut_with_error(&test.record_with_error()?, CUTS, SEED).map(drop)
 }
 
-fn volume(bench: &Bench, pieces: u64, cuts: u64) -> Result<()> {
-    let test = Volume::prepare(bench, pieces)?;
+fn volume(test: &Volume) -> Result<()> {
     let log = test.record()?;
-    println!("     {}", test.cut(&log, cuts, SEED)?);
+    println!("     {}", test.cut(&log, VOLUME_CUTS, SEED)?);
     test.bite(&log, BITES, SEED).map(drop)
 }
 
-fn volume_by_night(bench: &Bench) -> Result<()> {
-    let test = Volume::prepare(bench, VOLUME_NIGHTLY_PIECES)?;
+fn volume_by_night(test: &Volume) -> Result<()> {
     let log = test.record()?;
     println!("     {}", test.cut(&log, NIGHTLY_CUTS, SEED)?);
     println!("     {}", test.boot_cuts(&log, BOOTS, SEED)?);

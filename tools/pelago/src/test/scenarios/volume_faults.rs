@@ -1,20 +1,27 @@
 //! Tier 4: the servers behind a volume die and hang under Linux programs that write to it.
 //!
 //! `volume-faults/disk/*`: the disk's. busybox appends and two sqlite add rows, all synced
-//! (`writers.sh`): they see no error, and each row is there. `volume-faults/volume/*`: the volume's
-//! own. Who had a file open is told EIO, its journal is recovered, and each row that was said to be
-//! synced is there (`appends.sh`). After either `e2fsck` of this machine finds nothing.
+//! (`writers.sh`): they see no error, and each row is there. `volume-faults/crypto*`: the same on an
+//! encrypted disk, and who encrypts dies as well. `volume-faults/volume/*`: the volume's own. Who
+//! had a file open is told EIO, its journal is recovered, and each row that was said to be synced is
+//! there (`appends.sh`). After any of them `e2fsck` of this machine finds nothing.
 
 use super::volume::Disk;
 use crate::host::skip::Skip;
 use crate::image::machine_type::MachineType;
 use crate::image::rootfs;
+use crate::machine::block::encrypted::Encrypted;
+use crate::machine::block::image::Image;
+use crate::machine::block::server::{Fault, On, Server};
+use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
 use crate::test::disk::table;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use system::Mount;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
@@ -22,84 +29,196 @@ const WRITERS: &str = include_str!("volume_faults/writers.sh");
 const APPENDS: &str = include_str!("volume_faults/appends.sh");
 /// How long a server has between two deaths.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Deaths of the disk's server in a plain run; each so many is a hang.
+/// Deaths in a plain run; each so many is a hang.
 const KILLS: usize = 12;
 const HANG_EVERY: usize = 6;
 const NIGHTLY_KILLS: usize = 300;
-/// Of those of a night so many have requests under way. Of few none may have any, where the host is
-/// done with a request before the next signal: `disk/kill/*` has them in a plain run, too.
+/// Of those of a night so many have requests under way, if a file is the disk. Of few none may have
+/// any, where the host is done with a request before the next signal.
 const BUSY_KILLS: usize = 20;
+/// A late disk has each write and flush under way for so long, and so has one death of the disk's
+/// server in so many.
+const LATE: Duration = Duration::from_millis(4);
+const BUSY_EVERY: usize = 3;
+const ENCRYPTED_BYTES: u64 = 64 << 20;
 /// Deaths of the volume's server; the last one together with the disk's.
 const VOLUME_KILLS: usize = 5;
 /// Which of them is a hang.
 const VOLUME_HANG: usize = 3;
 const MOUNTED: &str = "volume: /data: ext4 of ";
 
+/// What the disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    /// A file of this machine.
+    File,
+    /// Served by this tool, and late.
+    Late,
+    /// The same, and encrypted.
+    Encrypted,
+}
+
+/// What dies how often, on which machine.
+#[derive(Clone, Copy)]
+struct Case {
+    machine: MachineType,
+    cpus: u32,
+    medium: Medium,
+    deaths: usize,
+}
+
 pub fn scenarios() -> Vec<Scenario> {
-    let disk = [(MachineType::Q35, 2), (MachineType::Q35, 1), (MachineType::MicrovmMmio, 1)].map(|(machine, cpus)| {
-        let name = format!("volume-faults/disk/{}/{cpus}", machine.name());
-        // How the disk's server comes back on other machines is shown by `disk/kill/*`.
-        let is_plain = (machine, cpus) == (MachineType::Q35, 2);
-        Scenario::shared(4, name, move |bench| disk_dies(bench, machine, cpus, KILLS)).by_night(!is_plain)
-    });
-    let long = Scenario::nightly(4, format!("volume-faults/disk/{NIGHTLY_KILLS}"), |bench| {
-        disk_dies(bench, MachineType::Q35, 2, NIGHTLY_KILLS)
-    });
+    use Medium::{Encrypted, File, Late};
+    let q35 = |cpus, medium, deaths| Case { machine: MachineType::Q35, cpus, medium, deaths };
+    // How the disk's server comes back on other machines is shown by `disk/kill/*`.
+    let mmio = Case { machine: MachineType::MicrovmMmio, ..q35(1, File, KILLS) };
+    let of = |name: &str, case| Scenario::shared(4, format!("volume-faults/{name}"), move |bench| die(bench, case));
+    let by_night = |name: &str, case| {
+        Scenario::nightly(4, format!("volume-faults/{name}/{NIGHTLY_KILLS}"), move |bench| die(bench, case))
+    };
+    let others = vec![
+        of("disk/q35/2", q35(2, Late, KILLS)),
+        of("disk/q35/1", q35(1, Late, KILLS)).by_night(true),
+        of("disk/microvm-mmio/1", mmio).by_night(true),
+        by_night("disk", q35(2, File, NIGHTLY_KILLS)),
+        of("crypto/q35/2", q35(2, Encrypted, KILLS)),
+        of("crypto/q35/1", q35(1, Encrypted, KILLS)).by_night(true),
+        by_night("crypto", q35(2, Encrypted, NIGHTLY_KILLS)),
+    ];
     let volume = [1, 2].map(|cpus| {
         let name = format!("volume-faults/volume/q35/{cpus}");
         Scenario::shared(4, name, move |bench| volume_dies(bench, cpus)).by_night(cpus == 1)
     });
-    disk.into_iter().chain([long]).chain(volume).collect()
+    others.into_iter().chain(volume).collect()
 }
 
-/// The disk's server dies again and again, and nobody sees anything of it.
-fn disk_dies(bench: &Bench, machine: MachineType, cpus: u32, kills: usize) -> Result<()> {
+/// A disk, by its file or by its server.
+struct Served {
+    disk: Disk,
+    socket: PathBuf,
+    server: Option<Server>,
+    encrypted: Option<Encrypted>,
+}
+
+impl Served {
+    fn new(medium: Medium) -> Result<Served> {
+        let disk = Disk::new()?;
+        let socket = disk.image().with_file_name("socket");
+        let mut served = Served { disk, socket, server: None, encrypted: None };
+        if medium == Medium::Encrypted {
+            served.encrypted = Some(Encrypted::make(ENCRYPTED_BYTES)?);
+        } else {
+            served.disk.format()?;
+        }
+        if medium != Medium::File {
+            let of_file = || Image::read_file(&served.disk.image());
+            let image = served.encrypted.as_ref().map_or_else(of_file, |disk| Ok(disk.image.clone()))?;
+            served.server = Some(Server::start(&served.socket, image)?);
+        }
+        Ok(served)
+    }
+
+    fn boot(&self, bench: &Bench, case: Case) -> Result<Guest> {
+        let mount = Mount { path: "/data".into(), is_read_only: false };
+        let bed = match &self.encrypted {
+            Some(disk) => bench.with_encrypted_volume(mount, disk.handover.clone())?,
+            None => bench.with_volume(mount)?,
+        };
+        bed.boot(case.machine, case.cpus, &["busybox", "sh", "-c", WRITERS], |root, machine| {
+            machine.has_card = false;
+            match self.server {
+                Some(_) => machine.block = Some(self.socket.clone()),
+                None => machine.drive = Some(Drive { file: self.disk.image(), is_read_only: false }),
+            }
+            let before = root.content_bytes();
+            rootfs::add_program(root, "sqlite3", rootfs::PATH)?;
+            machine.memory_bytes += 2 * (root.content_bytes() - before);
+            Ok(())
+        })
+    }
+
+    /// From now on it takes its time.
+    fn be_late(&self) {
+        if let Some(server) = &self.server {
+            [On::Writes, On::Flushes].into_iter().for_each(|on| server.inject(on, u32::MAX, Fault::Delay(LATE)));
+        }
+    }
+
+    /// The volume's tree. The guest has ended.
+    fn judge(&mut self) -> Result<PathBuf> {
+        if let Some(server) = self.server.take() {
+            let last = server.finish()?.last();
+            let inside = self.encrypted.as_ref().map(|disk| disk.decrypted(&last)).transpose()?;
+            inside.unwrap_or(last).write_file(&self.disk.image())?;
+        }
+        self.disk.judge()
+    }
+}
+
+/// Servers die again and again, and nobody sees anything of it.
+fn die(bench: &Bench, case: Case) -> Result<()> {
     if crate::host::path::find("sqlite3").is_none() {
         bail!(Skip::Package { program: "sqlite3", package: "sqlite3" });
     }
-    let disk = Disk::new()?;
-    disk.format()?;
-    let guest = disk.boot_with(bench, machine, cpus, false, WRITERS, |root, machine| {
-        let before = root.content_bytes();
-        rootfs::add_program(root, "sqlite3", rootfs::PATH)?;
-        machine.memory_bytes += 2 * (root.content_bytes() - before);
-        Ok(())
-    })?;
-    with_console(guest, |guest| {
+    let mut served = Served::new(case.medium)?;
+    with_console(served.boot(bench, case)?, |guest| {
         (0..3).try_for_each(|writer| guest.heard(&format!("writers: {writer} is at 1"), LIMIT).map(drop))?;
-        let busy = kill_disk(guest, kills)?;
-        ensure!(
-            kills < NIGHTLY_KILLS || busy >= BUSY_KILLS,
-            "the disk's server was idle nearly each time that it died"
-        );
-        ensure!(guest.input().send(b"\n"), "the guest is gone");
+        served.be_late();
+        let deaths = kill_servers(guest, case)?;
+        guest.tell(b"\n")?;
         let kept = [0, 1, 2].map(|writer| kept(guest, &format!("writers: kept {writer} ")));
         let [rows, first, second] = kept;
         let (rows, first, second) = (rows?, first?, second?);
         ensure!(guest.finish(LIMIT)? == 0, "the program failed");
-        check_lines(guest, kills)?;
-        let tree = disk.judge()?;
+        let busy = check_lines(guest, deaths)?;
+        let least = match case.medium {
+            Medium::File => {
+                if case.deaths < NIGHTLY_KILLS {
+                    0
+                } else {
+                    BUSY_KILLS
+                }
+            }
+            Medium::Late | Medium::Encrypted => deaths.disk / BUSY_EVERY,
+        };
+        ensure!(busy >= least, "of {} deaths of the disk's server {busy} had requests under way", deaths.disk);
+        let tree = served.judge()?;
         let wanted: String = (1..=rows).map(|row| format!("row {row}\n")).collect();
         ensure!(fs::read_to_string(tree.join("rows"))? == wanted, "the file is not that of {rows} rows");
         let missing = table::missing(&tree.join("db"), &[first, second])?;
         ensure!(missing.is_none(), "{missing:?}");
         println!(
-            "     {}/{cpus}: {kills} deaths of the disk's server, {busy} with requests under way; no error, and {rows} appends, {first} and {second} rows of sqlite are there",
-            machine.name()
+            "     {}/{}: {} deaths of the disk's server, {busy} with requests under way, and {} of who encrypts; no error, and {rows} appends, {first} and {second} rows of sqlite are there",
+            case.machine.name(),
+            case.cpus,
+            deaths.disk,
+            deaths.crypto
         );
         Ok(())
     })
 }
 
-/// Kills the disk's server so often; how many of them had requests under way.
-fn kill_disk(guest: &mut Guest, kills: usize) -> Result<usize> {
-    for death in 1..=kills {
+/// How often each died.
+#[derive(Clone, Copy, Default)]
+struct Deaths {
+    disk: usize,
+    crypto: usize,
+}
+
+/// Kills the servers below the volume so often, in turn if there are two.
+fn kill_servers(guest: &mut Guest, case: Case) -> Result<Deaths> {
+    let mut deaths = Deaths::default();
+    for death in 1..=case.deaths {
         let verb = if death.is_multiple_of(HANG_EVERY) { "hang" } else { "kill" };
-        let reply = guest.control(&format!("chaos {verb} disk"), CONTROL_LIMIT)?;
-        ensure!(reply.contains(&format!("disk; generation {} serves", death + 1)), "{reply}");
+        // Either hangs, too.
+        let is_crypto = case.medium == Medium::Encrypted && (death + death / HANG_EVERY) % 2 == 1;
+        let (victim, count) = if is_crypto { ("crypto", &mut deaths.crypto) } else { ("disk", &mut deaths.disk) };
+        *count += 1;
+        let reply = guest.control(&format!("chaos {verb} {victim}"), CONTROL_LIMIT)?;
+        ensure!(reply.contains(&format!("{victim}; generation {} serves", *count + 1)), "{reply}");
         listen(guest, PAUSE)?;
     }
-    Ok(disk_starts(guest).filter(|line| !line.contains(" 0 requests under way")).count())
+    Ok(deaths)
 }
 
 /// What the disk's server said at its starts.
@@ -107,10 +226,11 @@ fn disk_starts(guest: &Guest) -> impl Iterator<Item = &String> {
     guest.transcript.iter().filter(|line| line.contains("disk: ") && line.contains(", start "))
 }
 
-/// No error, no reset of the device, and the volume's server lived.
-fn check_lines(guest: &Guest, deaths: usize) -> Result<()> {
+/// No error, no reset of the device, and the volume's server lived; how many deaths of the disk's
+/// server had requests under way.
+fn check_lines(guest: &Guest, deaths: Deaths) -> Result<usize> {
     let started = disk_starts(guest).count();
-    ensure!(started == deaths + 1, "{started} starts of the disk's server");
+    ensure!(started == deaths.disk + 1, "{started} starts of the disk's server");
     let is_bad = |line: &&String| {
         ["writers: failed", "cannot be read", "cannot be written", "cannot flush"]
             .iter()
@@ -118,7 +238,10 @@ fn check_lines(guest: &Guest, deaths: usize) -> Result<()> {
             || (line.contains("disk: the device is reset") && !line.contains("Heirs"))
     };
     ensure!(mounts(guest) == 1, "the volume was opened {} times", mounts(guest));
-    guest.transcript.iter().find(is_bad).map_or(Ok(()), |line| bail!("{line}"))
+    if let Some(line) = guest.transcript.iter().find(is_bad) {
+        bail!("{line}");
+    }
+    Ok(disk_starts(guest).filter(|line| !line.contains(" 0 requests under way")).count())
 }
 
 /// How often the volume was opened.
