@@ -61,8 +61,8 @@ impl Balance {
         Balance { budget, held: 0, peak: 0 }
     }
 
-    /// So many blocks are newer than the disk. Whether that is so much more or less than at the last
-    /// look that clean ones have to be counted again.
+    /// So many blocks are newer than the disk. Whether that is so much more or less than at the
+    /// last look that clean ones have to be counted again.
     pub fn hold(&mut self, held: usize) -> bool {
         const STEP: usize = 16;
         self.held.abs_diff(held) >= STEP && {
@@ -71,8 +71,8 @@ impl Balance {
         }
     }
 
-    /// How many clean blocks there may be, now that there are `cached`, and the account and the core
-    /// can give `available` pages more.
+    /// How many clean blocks there may be, now that there are `cached`, and the account and the
+    /// core can give `available` pages more.
     pub fn clean_max(&mut self, cached: usize, available: usize) -> usize {
         self.peak = self.peak.max(self.held + cached);
         let spare = self.budget.pages / SPARE_PART;

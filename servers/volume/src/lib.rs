@@ -1,5 +1,6 @@
 //! What the volume's server does without waiting: a cache of blocks, reading ahead, places for
-//! blocks on their way, paths, who has heard of losses, and ext4's words as the contracts have them.
+//! blocks on their way, paths, who has heard of losses, and ext4's words as the contracts have
+//! them.
 //!
 //! Deliberately unknown here: channels, tasks, devices.
 #![cfg_attr(not(test), no_std)]

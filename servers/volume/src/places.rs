@@ -15,11 +15,11 @@ pub struct Places {
 impl Places {
     /// So many places and requests.
     pub fn new(places: u32, requests: u32) -> Places {
-        Places { free: if places > 0 { [0..places].into() } else { Vec::new() }, requests }
+        Places { free: (places > 0).then_some(0..places).into_iter().collect(), requests }
     }
 
-    /// For one request: places side by side, `wanted` or, where there are not so many, fewer. `None`
-    /// while there is not one, or no request may begin.
+    /// For one request: places side by side, `wanted` or, where there are not so many, fewer.
+    /// `None` while there is not one, or no request may begin.
     pub fn take(&mut self, wanted: u32) -> Option<Range<u32>> {
         if self.requests == 0 || wanted == 0 {
             return None;

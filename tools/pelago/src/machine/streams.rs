@@ -84,8 +84,8 @@ impl Streams {
         Ok(Streams { ours, theirs })
     }
 
-    /// Has every program that is started inherit the emulator's ends; their numbers, for its command
-    /// line.
+    /// Has every program that is started inherit the emulator's ends; their numbers, for its
+    /// command line.
     pub fn inherited(&self) -> Result<Vec<i32>> {
         let inherit = |end: &OwnedFd| {
             fcntl(end, FcntlArg::F_SETFD(FdFlag::empty())).context("cannot pass a socket on")?;

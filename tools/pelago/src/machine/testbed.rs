@@ -74,8 +74,8 @@ impl Testbed {
         Ok(Testbed { system, mount: Some(mount), ..self.clone() })
     }
 
-    /// The same whose disk is encrypted. What its programs write is heard as the console's lines are;
-    /// they read what [`Guest::tell`] gives.
+    /// The same whose disk is encrypted. What its programs write is heard as the console's lines
+    /// are; they read what [`Guest::tell`] gives.
     pub fn with_encrypted_volume(&self, mount: Mount, key: Arc<Handover>) -> Result<Testbed> {
         let parts = [Part::Disk, Part::Key];
         let system = description::load_with(&place::root().join("system/default.toml"), &parts)?;

@@ -1,10 +1,10 @@
 //! Tier 4: servers that nobody here wrote keep what they acknowledged on a disk, by running this
 //! very tool as a person does.
 //!
-//! `disk-servers/redis*`: clients write to Debian's redis, which keeps an append-only file and syncs
-//! each write. The disk's server dies under it, and the one that encrypts, and nobody hears of it;
-//! the emulator is killed; the volume's server dies, and redis ends, as its file is lost to it. In
-//! the run after each of these every write is there that a client had the answer to.
+//! `disk-servers/redis*`: clients write to Debian's redis, which keeps an append-only file and
+//! syncs each write. The disk's server dies under it, and the one that encrypts, and nobody hears
+//! of it; the emulator is killed; the volume's server dies, and redis ends, as its file is lost to
+//! it. In the run after each of these every write is there that a client had the answer to.
 
 use super::cli::Running;
 use super::servers::wait_until;

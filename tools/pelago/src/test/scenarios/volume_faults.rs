@@ -1,10 +1,10 @@
 //! Tier 4: the servers behind a volume die and hang under Linux programs that write to it.
 //!
 //! `volume-faults/disk/*`: the disk's. busybox appends and two sqlite add rows, all synced
-//! (`writers.sh`): they see no error, and each row is there. `volume-faults/crypto*`: the same on an
-//! encrypted disk, and who encrypts dies as well. `volume-faults/volume/*`: the volume's own. Who
-//! had a file open is told EIO, its journal is recovered, and each row that was said to be synced is
-//! there (`appends.sh`). After any of them `e2fsck` of this machine finds nothing.
+//! (`writers.sh`): they see no error, and each row is there. `volume-faults/crypto*`: the same on
+//! an encrypted disk, and who encrypts dies as well. `volume-faults/volume/*`: the volume's own.
+//! Who had a file open is told EIO, its journal is recovered, and each row that was said to be
+//! synced is there (`appends.sh`). After any of them `e2fsck` of this machine finds nothing.
 
 use super::volume::Disk;
 use crate::host::skip::Skip;
