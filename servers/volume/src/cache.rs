@@ -1,33 +1,61 @@
-//! Blocks of the disk in memory, as many as may be.
+//! Blocks of the disk in memory, as many as may be, in `lib/buffers` (Corey section 5.3).
 //!
 //! Invariants: what is here is what the disk has; a block that is pinned stays, and so the limit is
 //! passed only by pinned ones. Whoever writes a block to the disk puts it here.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cell::Cell;
 
-use ext4::{Block, Blocks};
+use buffers::{FrameId, Local, Section};
+use ext4::{BLOCK_BYTES, Block, Blocks};
 
-struct Entry {
-    bytes: Arc<Block>,
-    pins: u32,
-    /// Somebody looked since the hand passed.
-    is_used: Cell<bool>,
+/// Frames that are free and kept: a block that is there already is written into another one.
+const SPARE: usize = 1;
+
+/// Of a part that is alone: nobody is waited for.
+#[derive(Default)]
+struct Alone;
+
+impl lock::Relax for Alone {
+    fn relax(&mut self) {}
 }
 
 /// The cache. Blocks that nobody looked at since the hand passed them go first.
 pub struct Cache {
-    all: BTreeMap<u64, Entry>,
+    blocks: Local<Block>,
+    /// Blocks that are there.
+    count: usize,
     limit: usize,
-    /// Where the search for one to drop goes on.
-    hand: u64,
+    pins: BTreeMap<u64, u32>,
+    /// Of each frame: somebody looked since the hand passed.
+    used: Vec<Cell<bool>>,
+    /// The frame where the search for one to drop goes on.
+    hand: usize,
 }
 
+/// The blocks as they are: they stay until this is dropped. One at a time.
+pub struct Seen<'a> {
+    section: Section<'a, Block>,
+    used: &'a [Cell<bool>],
+}
+
+/// There is no memory for a block, and none that can be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
 impl Cache {
-    /// Holds up to `limit` blocks, at least one.
-    pub fn new(limit: usize) -> Cache {
-        Cache { all: BTreeMap::new(), limit: limit.max(1), hand: 0 }
+    /// Holds up to `limit` blocks, at least one, of a disk of `blocks`.
+    pub fn new(limit: usize, blocks: u64) -> Cache {
+        // One core, and no frame yet: nothing is asked for.
+        let mut parts = buffers::locals(1, blocks, 0, || [0; BLOCK_BYTES]).unwrap_or_default();
+        let blocks = parts.pop().expect("a part for one core");
+        Cache { blocks, count: 0, limit: limit.max(1), pins: BTreeMap::new(), used: Vec::new(), hand: 0 }
+    }
+
+    /// The blocks that are there. While this is there, nothing else is asked of the cache.
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { section: self.blocks.read(), used: &self.used }
     }
 
     /// Blocks that may be there.
@@ -35,69 +63,97 @@ impl Cache {
         self.limit
     }
 
-    /// From now on there may be so many, at least one; the others are dropped, but for pinned ones.
+    /// From now on there may be so many, at least one; the others are dropped, but for pinned ones,
+    /// and their memory is given back.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(1);
-        while self.all.len() > self.limit && self.drop_one() {}
+        while self.count > self.limit && self.drop_one() {}
+        while self.blocks.free() > SPARE && self.blocks.shrink::<Alone>() {}
     }
 
     /// Blocks that are there.
     pub fn len(&self) -> usize {
-        self.all.len()
+        self.count
     }
 
     /// Is none there?
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.count == 0
     }
 
     /// Is a block there?
     pub fn has(&self, number: u64) -> bool {
-        self.all.contains_key(&number)
+        self.blocks.read().get(number).is_some()
     }
 
-    /// A block's bytes, to be kept.
-    pub fn bytes(&self, number: u64) -> Option<Arc<Block>> {
-        self.all.get(&number).map(|entry| entry.bytes.clone())
-    }
-
-    /// A block that was read or written.
-    pub fn insert(&mut self, number: u64, bytes: Arc<Block>) {
-        if let Some(entry) = self.all.get_mut(&number) {
-            entry.bytes = bytes;
-            return;
+    /// A block that was read or written: `fill` writes all of it.
+    ///
+    /// # Errors
+    /// [`Full`]; then no version of it is there.
+    pub fn insert(&mut self, number: u64, fill: impl FnOnce(&mut Block)) -> Result<(), Full> {
+        let is_there = self.has(number);
+        while !is_there && self.count >= self.limit && self.drop_one() {}
+        if self.blocks.free() == 0 && self.blocks.grow().is_err() {
+            self.drop_one();
         }
-        while self.all.len() >= self.limit && self.drop_one() {}
-        self.all.insert(number, Entry { bytes, pins: 0, is_used: Cell::new(true) });
+        let Ok(frame) = self.blocks.insert::<Alone>(number, fill) else {
+            self.remove(number);
+            return Err(Full);
+        };
+        self.count += usize::from(!is_there);
+        if self.used.len() < self.blocks.places() {
+            self.used.resize_with(self.blocks.places(), || Cell::new(false));
+        }
+        self.used[frame.index()].set(true);
+        Ok(())
     }
 
     /// Keeps a block here until it is unpinned as often; false if it is not here.
     pub fn pin(&mut self, number: u64) -> bool {
-        self.all.get_mut(&number).map(|entry| entry.pins += 1).is_some()
+        self.has(number) && {
+            *self.pins.entry(number).or_default() += 1;
+            true
+        }
     }
 
     /// The opposite.
     pub fn unpin(&mut self, number: u64) {
-        if let Some(entry) = self.all.get_mut(&number) {
-            entry.pins = entry.pins.saturating_sub(1);
+        match self.pins.get_mut(&number) {
+            Some(pins) if *pins > 1 => *pins -= 1,
+            _ => drop(self.pins.remove(&number)),
         }
     }
 
     /// Drops all that are not pinned.
     pub fn clear(&mut self) {
-        self.all.retain(|_, entry| entry.pins > 0);
+        for place in 0..self.blocks.places() {
+            if let Some(number) = self.number(place)
+                && !self.pins.contains_key(&number)
+            {
+                self.remove(number);
+            }
+        }
+    }
+
+    /// The block in the frame at a place.
+    fn number(&self, place: usize) -> Option<u64> {
+        self.blocks.at(place).and_then(|frame: FrameId| self.blocks.key_of(frame))
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.count -= usize::from(self.blocks.remove(number));
     }
 
     /// Drops a block; false if all are pinned. Goes round twice at most.
     fn drop_one(&mut self) -> bool {
-        for _ in 0..2 * self.all.len() {
-            let next = self.all.range(self.hand..).next().or_else(|| self.all.iter().next());
-            let Some((&number, entry)) = next else { return false };
-            let is_used = entry.is_used.take();
-            let stays = is_used || entry.pins > 0;
-            self.hand = number + 1;
+        let places = self.blocks.places();
+        for _ in 0..2 * places {
+            let place = self.hand % places;
+            self.hand = place + 1;
+            let Some(number) = self.number(place) else { continue };
+            let stays = self.used[place].take() || self.pins.contains_key(&number);
             if !stays {
-                self.all.remove(&number);
+                self.remove(number);
                 return true;
             }
         }
@@ -105,11 +161,11 @@ impl Cache {
     }
 }
 
-impl Blocks for Cache {
+impl Blocks for Seen<'_> {
     fn block(&self, number: u64) -> Option<&Block> {
-        let entry = self.all.get(&number)?;
-        entry.is_used.set(true);
-        Some(&entry.bytes)
+        let (frame, bytes) = self.section.get(number)?;
+        self.used[frame.index()].set(true);
+        Some(bytes)
     }
 }
 
@@ -117,8 +173,16 @@ impl Blocks for Cache {
 mod tests {
     use super::*;
 
-    fn block(byte: u8) -> Arc<Block> {
-        Arc::new([byte; ext4::BLOCK_BYTES])
+    fn cache(limit: usize) -> Cache {
+        Cache::new(limit, 100)
+    }
+
+    fn put(cache: &mut Cache, numbers: core::ops::Range<u64>) {
+        numbers.for_each(|number| cache.insert(number, |block| block.fill(number as u8)).unwrap());
+    }
+
+    fn first(cache: &Cache, number: u64) -> Option<u8> {
+        cache.seen().block(number).map(|block| block[0])
     }
 
     fn there(cache: &Cache, numbers: core::ops::Range<u64>) -> Vec<u64> {
@@ -127,49 +191,58 @@ mod tests {
 
     #[test]
     fn what_was_not_looked_at_goes_first() {
-        let mut cache = Cache::new(4);
-        (0..4).for_each(|number| cache.insert(number, block(number as u8)));
+        let mut cache = cache(4);
+        put(&mut cache, 0..4);
         // The hand passes all, and comes round to the first.
-        cache.insert(4, block(4));
+        put(&mut cache, 4..5);
         assert_eq!(there(&cache, 0..9), [1, 2, 3, 4]);
-        assert_eq!(cache.block(2).map(|block| block[7]), Some(2));
-        cache.insert(5, block(5));
-        cache.insert(6, block(6));
+        assert_eq!(first(&cache, 2), Some(2));
+        put(&mut cache, 5..7);
         assert_eq!(there(&cache, 0..9), [2, 4, 5, 6]);
-        assert!(cache.block(3).is_none());
-        cache.insert(2, block(9));
-        assert_eq!((cache.len(), cache.block(2).map(|block| block[0])), (4, Some(9)));
+        assert_eq!(first(&cache, 3), None);
+        cache.insert(2, |block| block.fill(9)).unwrap();
+        assert_eq!((cache.len(), first(&cache, 2)), (4, Some(9)));
     }
 
     #[test]
     fn a_lower_limit_drops_all_but_pinned_ones() {
-        let mut cache = Cache::new(8);
-        (0..8).for_each(|number| cache.insert(number, block(1)));
+        let mut cache = cache(8);
+        put(&mut cache, 0..8);
         assert!(cache.pin(3) && cache.pin(4));
         cache.set_limit(4);
         assert_eq!((cache.len(), cache.has(3), cache.has(4)), (4, true, true));
         cache.set_limit(0);
         assert_eq!((there(&cache, 0..8), cache.limit()), (vec![3, 4], 1));
+        let frames = (0..cache.blocks.places()).filter(|place| cache.blocks.at(*place).is_some()).count();
+        assert_eq!(frames, 2 + SPARE, "memory is given back");
         cache.set_limit(8);
-        (0..8).for_each(|number| cache.insert(number, block(1)));
+        put(&mut cache, 0..8);
         assert_eq!(cache.len(), 8);
     }
 
     #[test]
     fn what_is_pinned_stays() {
-        let mut cache = Cache::new(2);
-        (0..2).for_each(|number| cache.insert(number, block(1)));
+        let mut cache = cache(2);
+        put(&mut cache, 0..2);
         assert!(cache.pin(0) && cache.pin(0) && cache.pin(1) && !cache.pin(7));
-        cache.insert(2, block(1));
+        put(&mut cache, 2..3);
         assert_eq!(there(&cache, 0..9), [0, 1, 2], "more than the limit, but none is lost");
+        cache.clear();
+        assert_eq!(there(&cache, 0..9), [0, 1]);
         cache.unpin(0);
         cache.unpin(1);
-        cache.insert(3, block(1));
+        put(&mut cache, 3..4);
         assert_eq!(there(&cache, 0..9), [0, 3]);
         cache.unpin(0);
-        cache.insert(4, block(1));
-        cache.insert(5, block(1));
+        put(&mut cache, 4..6);
         assert_eq!(there(&cache, 0..9).len(), 2);
         assert!(!there(&cache, 0..9).contains(&0));
+    }
+
+    #[test]
+    fn what_no_disk_has_is_not_kept() {
+        let mut cache = cache(2);
+        assert_eq!(cache.insert(5000, |block| block.fill(1)), Err(Full));
+        assert_eq!((cache.len(), cache.has(5000)), (0, false));
     }
 }

@@ -5,7 +5,7 @@ use alloc::rc::Rc;
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use ext4::{BLOCK_BYTES, Error, Progress, Stop};
-use volume_core::cache::Cache;
+use volume_core::cache::Seen;
 
 use crate::server::Server;
 
@@ -19,7 +19,7 @@ impl Server {
         &self,
         number: u32,
         blocks: usize,
-        operation: impl Fn(&mut ext4::Operation<'_, Cache>) -> Answer<T>,
+        operation: impl Fn(&mut ext4::Operation<'_, Seen<'_>>) -> Answer<T>,
     ) -> Result<T, DescriptionError> {
         loop {
             let outcome = self.change_much(blocks, |under_way| match operation(under_way) {

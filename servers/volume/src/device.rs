@@ -8,16 +8,15 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
 use contracts::blocks::{BlocksClient, Disk, Extent};
-use ext4::{BLOCK_BYTES, Block, Put, Write};
+use ext4::{BLOCK_BYTES, Put, Write};
 use runtime::{Bulk, Watch};
 use volume_core::budget::{Balance, Budget};
-use volume_core::cache::Cache;
+use volume_core::cache::{Cache, Full};
 use volume_core::places::Places;
 
 /// Sectors of a block.
@@ -83,7 +82,7 @@ impl Device {
             place_freed: Watch::new(),
             fetches: RefCell::default(),
             redirects: RefCell::default(),
-            cache: RefCell::new(Cache::new(1)),
+            cache: RefCell::new(Cache::new(1, disk.sectors / u64::from(SECTORS))),
             balance: Cell::new(Balance::of(memory.budget)),
             memory,
         }
@@ -219,7 +218,7 @@ impl Device {
                 Err(Failed) if run.len() > 1 => self.read_at(&[block], place).await,
                 outcome => outcome,
             };
-            self.end_fetch(block, read.and_then(|()| self.take_out(block, place)));
+            self.end_fetch(block, read, place);
         }
     }
 
@@ -232,23 +231,28 @@ impl Device {
         answer.map_err(|_| Failed)
     }
 
-    /// A block that was read into a place.
-    fn take_out(&self, block: u64, place: u32) -> Result<Arc<Block>, Failed> {
-        let mut bytes = [0; BLOCK_BYTES];
-        self.data.read(self.offset(place) as usize, &mut bytes).map_err(|_| Failed)?;
-        Ok(Arc::new(self.redirects.borrow().get(&block).map_or(bytes, |write| write.bytes(&bytes))))
+    /// A block was read into a place, or cannot be.
+    fn end_fetch(&self, block: u64, read: Result<(), Failed>, place: u32) {
+        let Some(fetch) = self.fetches.borrow_mut().remove(&block) else { return };
+        // What was written meanwhile is newer, and may be there.
+        let is_wanted = read.is_ok() && !fetch.is_overtaken.get();
+        let outcome = if is_wanted { self.take_in(block, place) } else { read };
+        fetch.outcome.set(Some(outcome));
+        fetch.ended.changed();
     }
 
-    /// A block was read, or cannot be.
-    fn end_fetch(&self, block: u64, read: Result<Arc<Block>, Failed>) {
-        let Some(fetch) = self.fetches.borrow_mut().remove(&block) else { return };
-        if let Ok(bytes) = &read
-            && !fetch.is_overtaken.get()
-        {
-            self.cache.borrow_mut().insert(block, bytes.clone());
-        }
-        fetch.outcome.set(Some(read.map(drop)));
-        fetch.ended.changed();
+    /// Has a block in the cache that was read into a place.
+    fn take_in(&self, block: u64, place: u32) -> Result<(), Failed> {
+        let redirect = self.redirects.borrow().get(&block).copied();
+        let from = self.offset(place) as usize;
+        let mut copied = Ok(());
+        let kept = self.cache.borrow_mut().insert(block, |bytes| {
+            copied = self.data.read(from, bytes).map_err(|_| Failed);
+            if let Some(write) = redirect {
+                *bytes = write.bytes(bytes);
+            }
+        });
+        copied.and(kept.map_err(|Full| Failed))
     }
 
     /// Writes blocks that lie side by side, and has them in the cache: what is read meanwhile does
@@ -266,7 +270,8 @@ impl Device {
             if let Some(fetch) = self.fetches.borrow().get(&put.block) {
                 fetch.is_overtaken.set(true);
             }
-            self.cache.borrow_mut().insert(put.block, put.bytes.clone());
+            // Without memory it is read again.
+            let _ = self.cache.borrow_mut().insert(put.block, |bytes| bytes.copy_from_slice(&put.bytes[..]));
             lost.extend(written.is_err().then_some(put.inode));
         }
         lost

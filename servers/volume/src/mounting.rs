@@ -10,10 +10,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use contracts::blocks::BlocksClient;
-use ext4::{Mount, Recovered, Recovery, Step, Stop, Volume};
+use ext4::{Blocks, Mount, Recovered, Recovery, Step, Stop, Volume};
 use runtime::{Bulk, Start};
 use volume_core::budget::Budget;
-use volume_core::cache::Cache;
+use volume_core::cache::Seen;
 
 use crate::device::{Device, Failed, Memory};
 use crate::server::{Pins, Server, State};
@@ -118,10 +118,10 @@ async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<Sta
 }
 
 /// Asks what needs blocks only, again for each that is missing.
-async fn read<T>(device: &Rc<Device>, question: impl Fn(&Cache) -> Result<T, Stop>) -> Result<T, String> {
+async fn read<T>(device: &Rc<Device>, question: impl Fn(&Seen<'_>) -> Result<T, Stop>) -> Result<T, String> {
     let mut pins = Pins::new(device.clone());
     loop {
-        let answer = question(&device.cache.borrow());
+        let answer = question(&device.cache.borrow().seen());
         match answer {
             Ok(answer) => return Ok(answer),
             Err(Stop::Need(block)) => pins.add(block).await?,
@@ -134,7 +134,7 @@ async fn read<T>(device: &Rc<Device>, question: impl Fn(&Cache) -> Result<T, Sto
 /// Finds out what the journal has.
 async fn recover(device: &Rc<Device>, volume: &Volume, recovery: &mut Recovery) -> Result<Recovered, String> {
     loop {
-        let step = recovery.step(volume.geometry(), &*device.cache.borrow());
+        let step = recovery.step(volume.geometry(), &device.cache.borrow().seen());
         match step {
             Ok(Step::More) => {}
             Ok(Step::Done(recovered)) => return Ok(recovered),
@@ -142,7 +142,7 @@ async fn recover(device: &Rc<Device>, volume: &Volume, recovery: &mut Recovery) 
             Err(Stop::Need(block)) => {
                 let mut pins = Pins::new(device.clone());
                 pins.add(block).await?;
-                match recovery.step(volume.geometry(), &*device.cache.borrow()) {
+                match recovery.step(volume.geometry(), &device.cache.borrow().seen()) {
                     Ok(Step::Done(recovered)) => return Ok(recovered),
                     Ok(Step::More) | Err(Stop::Need(_)) => {}
                     Err(stop) => return Err(words(stop)),
@@ -170,8 +170,8 @@ async fn put_back(device: &Rc<Device>, recovered: &Recovered) -> Result<(), Stri
         for write in part {
             let mut pins = Pins::new(device.clone());
             pins.add(write.from).await?;
-            let bytes = device.cache.borrow().bytes(write.from).ok_or(Failed)?;
-            puts.push(ext4::Put { block: write.to, bytes: alloc::sync::Arc::new(write.bytes(&bytes)), inode: 0 });
+            let bytes = device.cache.borrow().seen().block(write.from).map(|bytes| write.bytes(bytes)).ok_or(Failed)?;
+            puts.push(ext4::Put { block: write.to, bytes: alloc::sync::Arc::new(bytes), inode: 0 });
         }
         if !device.write_all(puts).await.is_empty() {
             return Err(Failed.into());

@@ -20,7 +20,7 @@ use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volu
 use open_files::{Descriptions, FileId};
 use runtime::{LogLimit, Watch};
 use volume_core::ahead::Ahead;
-use volume_core::cache::Cache;
+use volume_core::cache::Seen;
 use volume_core::lost::{Heard, Losses, LostFiles};
 use volume_core::walk::Halt;
 use volume_core::words;
@@ -67,14 +67,14 @@ pub enum State {
 
 /// The blocks as they are now.
 pub enum Now<'a> {
-    ReadOnly(&'a Cache),
-    Writable(View<'a, Cache>),
+    ReadOnly(&'a Seen<'a>),
+    Writable(View<'a, Seen<'a>>),
 }
 
 impl Blocks for Now<'_> {
     fn block(&self, number: u64) -> Option<&Block> {
         match self {
-            Now::ReadOnly(cache) => cache.block(number),
+            Now::ReadOnly(seen) => seen.block(number),
             Now::Writable(view) => view.block(number),
         }
     }
@@ -196,9 +196,10 @@ impl Server {
         question: impl FnOnce(&Volume, &Now<'_>) -> T,
     ) -> Result<T, DescriptionError> {
         let (state, cache) = (self.state.borrow(), device.cache.borrow());
+        let seen = cache.seen();
         match &*state {
-            State::ReadOnly(volume) => Ok(question(volume, &Now::ReadOnly(&cache))),
-            State::Writable(mount) => Ok(question(mount.volume(), &Now::Writable(mount.view(&*cache)))),
+            State::ReadOnly(volume) => Ok(question(volume, &Now::ReadOnly(&seen))),
+            State::Writable(mount) => Ok(question(mount.volume(), &Now::Writable(mount.view(&seen)))),
             State::Opening | State::Refused => Err(DescriptionError::Failed),
         }
     }
@@ -234,7 +235,7 @@ impl Server {
     /// Changes the volume: all that the operation says, or nothing.
     pub async fn change<T>(
         &self,
-        operation: impl Fn(&mut Operation<'_, Cache>) -> Result<T, Stop>,
+        operation: impl Fn(&mut Operation<'_, Seen<'_>>) -> Result<T, Stop>,
     ) -> Result<T, DescriptionError> {
         self.change_much(0, operation).await
     }
@@ -244,7 +245,7 @@ impl Server {
     pub async fn change_much<T>(
         &self,
         blocks: usize,
-        operation: impl Fn(&mut Operation<'_, Cache>) -> Result<T, Stop>,
+        operation: impl Fn(&mut Operation<'_, Seen<'_>>) -> Result<T, Stop>,
     ) -> Result<T, DescriptionError> {
         let mut pins = Pins::new(self.device().await?);
         let _room = self.room(&pins.device, blocks + METADATA_BLOCKS).await;
@@ -253,7 +254,7 @@ impl Server {
             let outcome = {
                 let (mut state, cache) = (self.state.borrow_mut(), pins.device.cache.borrow());
                 let State::Writable(mount) = &mut *state else { return Err(DescriptionError::ReadOnly) };
-                mount.change(&*cache, now, &operation)
+                mount.change(&cache.seen(), now, &operation)
             };
             self.hold(&pins.device);
             match outcome {

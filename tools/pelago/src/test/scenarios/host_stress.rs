@@ -23,7 +23,8 @@ struct Stress {
 }
 
 const LOOM: (&str, &str) = ("RUSTFLAGS", "--cfg loom");
-const STRESSES: [Stress; 4] = [
+const STRESSES: [Stress; 5] = [
+    Stress { name: "host-stress/loom/buffers", arguments: &["-p", "pelago-buffers", "--test", "loom"], variable: LOOM },
     Stress { name: "host-stress/loom/lock", arguments: &["-p", "pelago-lock", "--test", "loom"], variable: LOOM },
     Stress { name: "host-stress/loom/ring", arguments: &["-p", "pelago-ring", "--test", "loom"], variable: LOOM },
     Stress {
