@@ -96,6 +96,7 @@ struct RegionEntry {
     #[serde(default)]
     pool: bool,
     only_with: Option<Part>,
+    not_with: Option<Part>,
 }
 
 #[derive(Deserialize)]
@@ -147,14 +148,18 @@ fn parse(text: &str, parts: &[Part]) -> Result<System> {
     let lacks = |part: Option<Part>| part.is_some_and(|part| !parts.contains(&part));
     let (without, with): (Vec<_>, Vec<_>) = page.component.iter().partition(|entry| lacks(entry.only_with));
     let left_out: Vec<String> = without.iter().map(|entry| entry.name.clone()).collect();
-    let regions = page.component.iter().flat_map(|entry| &entry.regions).filter(|region| lacks(region.only_with));
-    let regions_left_out: Vec<String> = regions.map(|region| region.name.clone()).collect();
+    let has = |part: Option<Part>| part.is_some_and(|part| parts.contains(&part));
+    let is_out = |region: &&RegionEntry| lacks(region.only_with) || has(region.not_with);
+    let regions =
+        page.component.iter().flat_map(|entry| entry.regions.iter().filter(is_out).map(move |it| (entry, it)));
+    let regions_left_out: Vec<_> = regions.map(|(entry, region)| (entry.name.clone(), region.name.clone())).collect();
     let front = |entry: &&Entry| Some(Front { behind: entry.in_front_of.clone()?, front: entry.name.clone() });
     let fronts: Vec<Front> = with.iter().filter_map(front).collect();
     let mut system = checked(page, &fronts)?;
     system.components.retain(|component| !left_out.contains(&component.name));
-    let own = system.components.iter_mut().map(|component| &mut component.regions);
-    own.for_each(|own| own.retain(|region| !regions_left_out.contains(&region.name)));
+    for Component { name, regions, .. } in &mut system.components {
+        regions.retain(|region| !regions_left_out.iter().any(|(of, left_out)| of == name && *left_out == region.name));
+    }
     let uses = system.components.iter_mut().map(|component| &mut component.uses).chain([&mut system.linux.uses]);
     uses.for_each(|uses| uses.retain(|used| !left_out.contains(&used.server)));
     check_binds(&system)?;
@@ -475,20 +480,24 @@ mod tests {
     #[test]
     fn one_in_front_of_another_is_used_instead_where_the_machine_has_it() {
         let front = entry("front", "'a', 'c'", "'back/a'") + "in_front_of = 'back'\nonly_with = 'key'\n";
-        let regions = "regions = [{ name = 'r', size = '4K' }, { name = 's', size = '4K', only_with = 'key' }]\n";
+        let regions = "regions = [{ name = 'r', size = '4K', not_with = 'key' }, { name = 's', size = '4K', only_with = 'key' }]\n";
         let user = entry("user", "", "'back/a', 'b'") + regions;
-        let page = user + &front + &entry("back", "'a', 'b'", "") + LINUX;
+        let back = entry("back", "'a', 'b'", "") + "regions = [{ name = 'r', size = '4K' }]\n";
+        let page = user + &front + &back + LINUX;
         let told = |parts: &[Part]| {
             let System { components, .. } = parse(&page, parts).unwrap();
             let user = components.iter().find(|component| component.name == "user").unwrap();
             let uses: Vec<_> = user.uses.iter().map(|used| format!("{}/{}", used.server, used.contract)).collect();
             let regions: Vec<_> = user.regions.iter().map(|region| region.name.clone()).collect();
+            // What one of them does without is another's all the same.
+            let back = components.iter().find(|component| component.name == "back").unwrap();
+            assert_eq!(back.regions.len(), 1);
             let names: Vec<_> = components.iter().map(|component| component.name.clone()).collect();
             (names.join(" "), uses.join(" "), regions.join(" "))
         };
         let words = |told: [&str; 3]| -> (String, String, String) { told.map(String::from).into() };
         assert_eq!(told(&[]), words(["back user", "back/a back/b", "r"]));
-        assert_eq!(told(&[Part::Key]), words(["back front user", "front/a back/b", "r s"]));
+        assert_eq!(told(&[Part::Key]), words(["back front user", "front/a back/b", "s"]));
         let wrong = page.replace("'back/a']", "'b']");
         assert!(format!("{:#}", parse(&wrong, &[Part::Key]).unwrap_err()).contains("front is in front of back"));
     }
