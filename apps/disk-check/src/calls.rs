@@ -1,5 +1,6 @@
-//! The same by calls (`lib/block-calls`): batches, what is refused, what a request goes through,
-//! and rounds of patterns, on when the disk server ends. Named `sleeper` it asks for all that it
+//! The same by calls (`lib/block-calls`), of a disk's server or of one before it: batches, what is
+//! refused, what a request goes through, and rounds of patterns, on when the server ends; what one
+//! transport wrote the other reads. Named `sleeper` it asks for all that it
 //! may, and never picks up.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -13,10 +14,10 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use block_calls::{BATCH_MAX, CallFailure, Called, Ended, Operation, Request, SLOTS, Session, slots};
-use contracts::blocks::{self, BlocksClient, BlocksError, Disk, Extent};
+use contracts::blocks::{BlocksClient, BlocksError, Disk, Extent};
 use core::cell::Cell;
 use disk_check_core::{SECTOR_BYTES, pieces, word};
-use runtime::{Bulk, Start, Waiter};
+use runtime::{Bulk, Caller, Start, Waiter};
 
 /// Sectors that are written: 2 MiB, or the disk.
 const SECTORS: u64 = 4096;
@@ -29,11 +30,16 @@ const FOREVER: &str = "disk-calls.forever";
 const SLEEPER: &str = "sleeper";
 /// Badge bit of the semaphore.
 const RAISED: u64 = 1 << 60;
+/// Badge bit of the one that calls on time which is read.
+const BILLED: u64 = 1 << 61;
 /// The priority of the description, in classes.
 const PRIORITY: u64 = 2;
 /// Every call has a deadline. One that a busy host lets pass is made again.
 const CALL_NS: u64 = 1_000_000_000;
 const AGAIN_NS: u64 = 1_000_000;
+/// Sectors and tries of what is looked at in the bill: 128 KiB.
+const BILLED_SECTORS: u32 = 256;
+const BILLS: u32 = 8;
 /// What stands in the data region before a read.
 const NOTHING: u8 = 0xee;
 const BLOCK_SECTORS: u32 = 8;
@@ -41,7 +47,22 @@ const BLOCK_SECTORS: u32 = 8;
 const BATCH_NS: u64 = 20_000_000;
 const BATCHES_MAX: u32 = 20;
 
-struct Caller {
+/// How a round's requests go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Calls,
+    Ring,
+}
+
+/// How a round is written, and how it is read back.
+const TRANSPORTS: [[Transport; 2]; ROUNDS as usize] = [
+    [Transport::Calls, Transport::Calls],
+    [Transport::Ring, Transport::Calls],
+    [Transport::Calls, Transport::Ring],
+    [Transport::Calls, Transport::Calls],
+];
+
+struct Checker {
     blocks: BlocksClient,
     session: Session,
     data: Bulk,
@@ -54,9 +75,11 @@ struct Caller {
     deaths: Cell<u64>,
     /// How often a call came to its deadline.
     late: Cell<u64>,
+    /// The longest call that was answered.
+    longest_ns: Cell<u64>,
 }
 
-impl Caller {
+impl Checker {
     fn request(&self, operation: Operation, extent: Extent, offset: u32) -> Request {
         Request { operation, number: self.next.replace(self.next.get() + 1), extent, offset }
     }
@@ -75,8 +98,13 @@ impl Caller {
     async fn call(&self, ask: u64, pick_up: u64) -> Result<Option<Called>, String> {
         loop {
             self.calls.set(self.calls.get() + 1);
-            match self.session.call(ask, pick_up, runtime::now_ns() + CALL_NS) {
-                Ok(called) => return Ok(Some(called)),
+            let begun_ns = runtime::now_ns();
+            match self.session.call(ask, pick_up, begun_ns + CALL_NS) {
+                Ok(called) => {
+                    let took_ns = runtime::now_ns() - begun_ns;
+                    self.longest_ns.set(self.longest_ns.get().max(took_ns));
+                    return Ok(Some(called));
+                }
                 Err(CallFailure::Kernel(Error::PeerDead) | CallFailure::NotAttached) => break,
                 Err(CallFailure::Kernel(Error::Timeout | Error::Busy)) => {
                     self.late.set(self.late.get() + 1);
@@ -121,9 +149,27 @@ impl Caller {
         Ok(ends)
     }
 
-    /// The same; they succeed.
-    async fn succeed(&self, what: &str, requests: &[Request]) -> Result<(), String> {
-        let ends = self.carry_out(requests).await?;
+    /// The same by the ring, one after another.
+    async fn ring(&self, requests: &[Request]) -> Result<Vec<Ended>, String> {
+        let mut ends = Vec::new();
+        for Request { operation, number, extent, offset } in requests {
+            let done = match operation {
+                Operation::Read => self.blocks.read(*number, *extent, *offset).await,
+                Operation::Write => self.blocks.write(*number, *extent, *offset).await,
+                _ => self.blocks.flush(*number).await.map(|_| ()),
+            };
+            done.map_err(|why| format!("by the ring: {why:?}"))?;
+            ends.push(Ended::Done);
+        }
+        Ok(ends)
+    }
+
+    /// The same by either; they succeed.
+    async fn succeed(&self, what: &str, transport: Transport, requests: &[Request]) -> Result<(), String> {
+        let ends = match transport {
+            Transport::Calls => self.carry_out(requests).await?,
+            Transport::Ring => self.ring(requests).await?,
+        };
         let failed = ends.iter().find(|end| !matches!(end, Ended::Done | Ended::WritesThrough));
         failed.map_or(Ok(()), |end| Err(format!("{what}: {end:?}")))
     }
@@ -141,10 +187,12 @@ impl Caller {
             };
             let returned_ns = runtime::now_ns();
             runtime::notified(RAISED).await;
+            let mut pick_up_ns = runtime::now_ns();
             while self.call(0, 1).await?.is_none_or(|called| called.ended == 0) {
                 runtime::notified(RAISED).await;
+                pick_up_ns = runtime::now_ns();
             }
-            let pick_up_ns = runtime::now_ns();
+            let picked_ns = runtime::now_ns();
             let phases = self.session.phases(0);
             let all = [
                 ("request", request_ns),
@@ -154,6 +202,7 @@ impl Caller {
                 ("interrupt", phases.interrupt_ns),
                 ("signal", phases.signal_ns),
                 ("pick-up", pick_up_ns),
+                ("picked-up", picked_ns),
             ];
             if let Some(two) = all.windows(2).find(|two| two[0].1 > two[1].1) {
                 return Err(format!("{} comes after {}: {all:?}", two[0].0, two[1].0));
@@ -163,6 +212,32 @@ impl Caller {
         }
         runtime::log!("phases of a read, in ns:{told}");
         runtime::log!("{returned} of {TRACED} calls returned before their interrupt");
+        Ok(())
+    }
+
+    /// What it costs its caller to pick up what was read, and what was written.
+    async fn bill(&self) -> Result<(), String> {
+        let mut caller = Caller::start(BILLED, PRIORITY).map_err(|why| format!("nobody to call: {why:?}"))?;
+        let mut least_ns = [u64::MAX; 2];
+        for _ in 0..BILLS {
+            for (operation, least_ns) in [Operation::Write, Operation::Read].into_iter().zip(&mut least_ns) {
+                let extent = Extent { sector: 0, sectors: BILLED_SECTORS.min(self.disk.sectors_max) };
+                self.session.fill(0, &self.request(operation, extent, self.disk.data_offset));
+                self.call(1, 0).await?.ok_or("the server ended")?;
+                let mut cost_ns = 0;
+                while cost_ns == 0 {
+                    runtime::notified(RAISED).await;
+                    let before_ns = caller.used_ns().map_err(|why| format!("its time: {why:?}"))?;
+                    let deadline_ns = runtime::now_ns() + CALL_NS;
+                    let answer = caller.call(self.session.portal(), [0, 1, 0, 0], deadline_ns).await;
+                    let after_ns = caller.used_ns().map_err(|why| format!("its time: {why:?}"))?;
+                    cost_ns = if answer == Some([1, 0, 0]) { after_ns - before_ns } else { 0 };
+                }
+                *least_ns = cost_ns.min(*least_ns);
+            }
+        }
+        let [write_ns, read_ns] = least_ns;
+        runtime::log!("to pick up costs its caller {read_ns} ns for 128 KiB read, {write_ns} ns for as much written;");
         Ok(())
     }
 
@@ -238,11 +313,12 @@ impl Caller {
     }
 
     /// Writes all in pieces, flushes, reads it back and compares.
-    async fn round(&self, round: u32) -> Result<(), String> {
+    async fn round(&self, round: u32, [write, read]: [Transport; 2]) -> Result<(), String> {
         let out = |_| String::from("the data region is too small");
         let most = self.place_bytes() / SECTOR_BYTES as u32;
         let all = pieces(round, self.disk.sectors.min(SECTORS), self.disk.block_bytes / SECTOR_BYTES as u32, most);
-        for (operation, is_read) in [(Operation::Write, false), (Operation::Read, true)] {
+        for (operation, transport) in [(Operation::Write, write), (Operation::Read, read)] {
+            let is_read = operation == Operation::Read;
             for some in all.chunks(SLOTS) {
                 let mut requests = Vec::new();
                 for (slot, piece) in some.iter().enumerate() {
@@ -253,13 +329,13 @@ impl Caller {
                     }
                     requests.push(self.request(operation, *piece, place));
                 }
-                self.succeed(&format!("round {round}"), &requests).await?;
+                self.succeed(&format!("round {round}"), transport, &requests).await?;
                 for (slot, piece) in some.iter().enumerate().filter(|_| is_read) {
                     self.compare(round, self.place(slot), piece)?;
                 }
             }
             let flush = self.request(Operation::Flush, Extent { sector: 0, sectors: 0 }, 0);
-            self.succeed("flush", &[flush]).await?;
+            self.succeed("flush", transport, &[flush]).await?;
         }
         Ok(())
     }
@@ -305,16 +381,18 @@ fn first(word: u64, most: usize) -> u64 {
 }
 
 async fn check(start: &Start) -> Result<(), String> {
-    let blocks = start.client::<BlocksClient>("disk").map_err(|_| "no channel to disk: correct system/*.toml")?;
-    let data = start.region("disk-data").ok_or("no region disk-data: correct system/*.toml")?.memory();
-    let calls = start.calls(blocks::NAME, true).pop().ok_or("no calls of disk: give it workers in system/*.toml")?;
+    let server = start.clients_that_call::<BlocksClient>().pop();
+    let (name, blocks, calls) = server.ok_or("no channel to a server of blocks: correct system/*.toml")?;
+    let data = ["plain-data", "disk-data"].into_iter().find_map(|name| start.region(name));
+    let data = data.ok_or("no region plain-data or disk-data: correct system/*.toml")?.memory();
+    let calls = calls.ok_or_else(|| format!("no calls of {name}: give it workers in system/*.toml"))?;
     let first = runtime::now_ns();
     let disk = blocks.attach(first).await.map_err(|why| format!("attach: {why:?}"))?;
     let session = Session::new(calls);
     let waiter = Waiter::start(session.semaphore(), RAISED, PRIORITY);
     let _waiter = waiter.map_err(|why| format!("no companion: {why:?}"))?;
     let next = Cell::new(first);
-    let caller = Caller {
+    let checker = Checker {
         blocks,
         session,
         data,
@@ -324,25 +402,30 @@ async fn check(start: &Start) -> Result<(), String> {
         calls: Cell::default(),
         deaths: Cell::default(),
         late: Cell::default(),
+        longest_ns: Cell::default(),
     };
     if start.name() == SLEEPER {
-        return caller.sleep().await;
+        return checker.sleep().await;
     }
     let is_forever = start.command_line().split(' ').any(|told| told == FOREVER);
     if !is_forever {
-        caller.trace().await?;
-        caller.batches().await?;
-        caller.refusals().await?;
+        checker.trace().await?;
+        checker.bill().await?;
+        checker.batches().await?;
+        checker.refusals().await?;
     }
     for round in 1..=if is_forever { u32::MAX } else { ROUNDS } {
-        caller.round(round).await?;
-        let Caller { next, calls, deaths, late, .. } = &caller;
+        // Those that never end hear of deaths by calls.
+        let transports = TRANSPORTS[if is_forever { 0 } else { (round as usize - 1) % TRANSPORTS.len() }];
+        checker.round(round, transports).await?;
+        let Checker { next, calls, deaths, late, longest_ns, .. } = &checker;
         let requests = next.get() - first;
         runtime::log!(
-            "round {round} is there: {requests} requests, {} calls, {} deaths, {} late;",
+            "round {round} is there: {requests} requests, {} calls, {} deaths, {} late, the longest took {} ns;",
             calls.get(),
             deaths.get(),
-            late.get()
+            late.get(),
+            longest_ns.get()
         );
     }
     runtime::log!("done");

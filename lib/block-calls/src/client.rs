@@ -9,7 +9,8 @@ use crate::slot::{self, Ended, Phases, Request};
 /// What a call gave, by slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// These have ended, and are free.
+    /// These have ended, and are free. One that ended with [`Ended::NotAsked`] was too much for
+    /// this call: ask it again.
     pub ended: u64,
     /// These are under way: the semaphore is raised when one of them may be picked up.
     pub pending: u64,
@@ -44,6 +45,11 @@ impl Session {
         self.calls.semaphore
     }
 
+    /// What leads to the server's worker.
+    pub fn portal(&self) -> Handle {
+        self.calls.portal
+    }
+
     /// Writes what a slot asks; the slot is not under way.
     pub fn fill(&self, slot: usize, request: &Request) {
         slot::fill(self.calls.page, slot, request);
@@ -59,6 +65,7 @@ impl Session {
         match answer.map_err(CallFailure::Kernel)? {
             [ended, pending, 0] => Ok(Called { ended, pending }),
             [.., refused::BATCH] => Err(CallFailure::Batch),
+            [.., refused::LATE] => Err(CallFailure::Kernel(Error::Timeout)),
             _ => Err(CallFailure::NotAttached),
         }
     }

@@ -9,6 +9,9 @@
 //!    └── second call ──► picks up what has ended
 //! ```
 //!
+//! A server before another (`front`: an encrypted disk's) has workers that check a request, encrypt
+//! it and call on to the worker behind, all on the client's time; that of picking up decrypts.
+//!
 //! Invariants: a call names slots of the client's session page by two words, those to be asked and
 //! those to be picked up; a slot is copied once, and the copy is checked. The desk has an entry for
 //! each slot of each client, so that a client that never picks up holds its own only. Nothing here
@@ -23,14 +26,17 @@ extern crate std;
 
 pub mod client;
 pub mod desk;
+pub mod front;
 pub mod limits;
+pub mod path;
 pub mod slot;
 pub mod worker;
 
 pub use client::{CallFailure, Called, Session};
 pub use desk::{Asked, Desk};
+pub use front::Front;
 pub use slot::{Ended, Operation, Phases, Request};
-pub use worker::start_worker;
+pub use worker::{start_front_worker, start_worker};
 
 /// Slots of a session page: as many requests as a client may have under way.
 pub const SLOTS: usize = 64;
@@ -43,6 +49,8 @@ pub mod refused {
     pub const BATCH: u64 = 1;
     /// The server does not know the caller, or it has not attached. Remedy: attach by the ring.
     pub const CALLER: u64 = 2;
+    /// The server behind did not answer in time. Remedy: the same call again.
+    pub const LATE: u64 = 3;
 }
 
 /// The slots of a word, from the first on.

@@ -1,16 +1,31 @@
-//! The worker of a desk.
+//! The workers of a desk, and of a server before another.
 
 use abi::Error;
-use runtime::{Serve, Vectors, Worker};
+use runtime::{Serve, Vectors, Worker, now_ns};
 
 use crate::desk::Desk;
+use crate::front::{BEHIND_NS, Front};
+use crate::path::Shared;
 
 impl Serve for Desk {
     fn serve(&self, badge: u64, words: [u64; 4]) -> [u64; 3] {
-        let worked = self.call(badge, words, runtime::now_ns);
+        let worked = self.call(badge, words, now_ns);
         if worked.is_news {
             // The handler's context is there as long as this one is.
             let _ = sys::notify(self.handler);
+        }
+        worked.words
+    }
+}
+
+impl Serve for Front<Shared> {
+    fn serve(&self, badge: u64, words: [u64; 4]) -> [u64; 3] {
+        let (worked, pair) = self.call(badge, words, now_ns, |behind, words| {
+            sys::portal_call(behind.portal, words, now_ns().saturating_add(BEHIND_NS))
+        });
+        if let (true, Some(pair)) = (worked.is_more, pair) {
+            // Refused at a count that nobody takes from: that client hears of none more.
+            let _ = sys::semaphore_up(pair.client.semaphore, 1);
         }
         worked.words
     }
@@ -24,4 +39,16 @@ pub fn start_worker(desk: &'static Desk, limit_ns: u64, bit: u64) -> Result<Work
     // SAFETY: `Desk::call` neither allocates nor frees; it reaches atomic words only, and stopped
     // anywhere it leaves an entry that is free, or one that is asked.
     unsafe { Worker::start(desk, Vectors::None, limit_ns, bit) }
+}
+
+/// Starts a worker of a server before another. It has vector registers: the component's description
+/// says `vectors = true`.
+///
+/// # Errors
+/// As [`start_worker`].
+pub fn start_front_worker(front: &'static Front<Shared>, limit_ns: u64, bit: u64) -> Result<Worker, Error> {
+    // SAFETY: `Front::call` neither allocates nor frees; it reaches atomic words, regions, which
+    // are shared memory, and a cipher that nobody writes. What it leaves half done its client asks
+    // again.
+    unsafe { Worker::start(front, Vectors::Own, limit_ns, bit) }
 }

@@ -4,9 +4,10 @@
 //! heap, the executor and the log belong to the first context: a companion computes, makes kernel
 //! calls, and meets the rest by semaphores and notifications.
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::layout::context;
 use abi::{Error, Handle, Rights};
@@ -175,18 +176,112 @@ impl Waiter {
     /// [`OWN_BITS`](crate::OWN_BITS). Errors: those of `ContextAlloc` and `ContextSchedule`.
     pub fn start(semaphore: Handle, bit: u64, priority: u64) -> Result<Waiter, Error> {
         let told = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, bit)?;
-        let (Ok(raised), Ok(tells)) = (u32::try_from(semaphore.0), u32::try_from(told.0)) else {
-            return Err(Error::BadHandle);
-        };
+        let time = Some((priority, WAITER_SLICE_US));
         // SAFETY: it makes kernel calls only.
-        let companion = unsafe {
-            Companion::start(
-                wait_and_tell,
-                u64::from(raised) << 32 | u64::from(tells),
-                Some((priority, WAITER_SLICE_US)),
-            )
-        }?;
-        Ok(Waiter(companion))
+        unsafe { Companion::start(wait_and_tell, pair(semaphore, told)?, time) }.map(Waiter)
+    }
+}
+
+/// Two handles as one argument.
+fn pair(first: Handle, second: Handle) -> Result<u64, Error> {
+    let [Ok(first), Ok(second)] = [first, second].map(|handle| u32::try_from(handle.0)) else {
+        return Err(Error::BadHandle);
+    };
+    Ok(u64::from(first) << 32 | u64::from(second))
+}
+
+/// Raises a semaphore each time that another was raised: a signal that goes on to a client (NOVA's
+/// signal handler). It waits at the first only; raising never waits, whatever the client does.
+pub struct Relay(#[expect(dead_code, reason = "it ends with this")] Companion);
+
+impl Relay {
+    /// Starts one with time of that priority (at most the component's). Errors: those of
+    /// `ContextAlloc` and `ContextSchedule`.
+    pub fn start(from: Handle, to: Handle, priority: u64) -> Result<Relay, Error> {
+        let time = Some((priority, WAITER_SLICE_US));
+        // SAFETY: it makes kernel calls only.
+        unsafe { Companion::start(pass_on, pair(from, to)?, time) }.map(Relay)
+    }
+}
+
+/// Calls portals for this component, on time of its own that can be read: what a call costs the one
+/// that makes it, in whatever domains it runs.
+pub struct Caller {
+    companion: Companion,
+    order: &'static Order,
+    bit: u64,
+}
+
+/// What a [`Caller`] is to do: written before `begin` is raised, answered before `told` is
+/// notified.
+struct Order {
+    begin: Handle,
+    told: Handle,
+    portal: AtomicU64,
+    words: [AtomicU64; 4],
+    deadline_ns: AtomicU64,
+    is_answered: AtomicBool,
+    answer: [AtomicU64; 3],
+}
+
+impl Caller {
+    /// Starts one with time of that priority (at most the component's). `bit` is one of
+    /// [`OWN_BITS`](crate::OWN_BITS). Errors: those of `ContextAlloc`, `ContextSchedule` and
+    /// `SemaphoreAlloc`.
+    pub fn start(bit: u64, priority: u64) -> Result<Caller, Error> {
+        let zero = || AtomicU64::new(0);
+        let order: &'static Order = Box::leak(Box::new(Order {
+            begin: sys::semaphore_alloc(Handle::SELF_RAM, 0)?,
+            told: sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, bit)?,
+            portal: zero(),
+            words: [(); 4].map(|()| zero()),
+            deadline_ns: zero(),
+            is_answered: AtomicBool::new(false),
+            answer: [(); 3].map(|()| zero()),
+        }));
+        let place = core::ptr::from_ref(order).expose_provenance() as u64;
+        // SAFETY: it makes kernel calls, and reaches atomic words that are there for ever.
+        let companion = unsafe { Companion::start(make_calls, place, Some((priority, CALLER_SLICE_US))) }?;
+        Ok(Caller { companion, order, bit })
+    }
+
+    /// One call; `None`: it was not answered.
+    pub async fn call(&mut self, portal: Handle, words: [u64; 4], deadline_ns: u64) -> Option<[u64; 3]> {
+        let order = self.order;
+        order.portal.store(portal.0, Ordering::Relaxed);
+        order.words.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        order.deadline_ns.store(deadline_ns, Ordering::Release);
+        sys::semaphore_up(order.begin, 1).ok()?;
+        crate::notified(self.bit).await;
+        let answer = order.answer.each_ref().map(|word| word.load(Ordering::Relaxed));
+        order.is_answered.load(Ordering::Acquire).then_some(answer)
+    }
+
+    /// Processor time that it has paid for until now, in ns. Errors: those of `ScheduleStat`.
+    pub fn used_ns(&self) -> Result<u64, Error> {
+        let time = self.companion.time().ok_or(Error::BadHandle)?;
+        sys::schedule_stat(time).map(|(used_ns, ..)| used_ns)
+    }
+}
+
+/// Time for a long call.
+const CALLER_SLICE_US: u64 = 10_000;
+
+extern "C" fn make_calls(place: u64) -> ! {
+    // SAFETY: `Caller::start` gave the address of one that is there for ever.
+    let order = unsafe { &*core::ptr::with_exposed_provenance::<Order>(place as usize) };
+    loop {
+        if sys::semaphore_down(order.begin, u64::MAX).is_err() {
+            continue;
+        }
+        let deadline_ns = order.deadline_ns.load(Ordering::Acquire);
+        let words = order.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let answer = sys::portal_call(Handle(order.portal.load(Ordering::Relaxed)), words, deadline_ns);
+        let told = answer.unwrap_or_default();
+        order.answer.iter().zip(told).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        order.is_answered.store(answer.is_ok(), Ordering::Release);
+        // The component is there as long as this is.
+        let _ = sys::notify(order.told);
     }
 }
 
@@ -194,13 +289,27 @@ impl Waiter {
 const WAITER_SLICE_US: u64 = 1_000;
 
 extern "C" fn wait_and_tell(handles: u64) -> ! {
-    let (semaphore, told) = (Handle(handles >> 32), Handle(handles & u64::from(u32::MAX)));
+    each_time(handles, |told| {
+        // The component is there as long as this is.
+        let _ = sys::notify(told);
+    })
+}
+
+extern "C" fn pass_on(handles: u64) -> ! {
+    each_time(handles, |to| {
+        // Refused at a count that nobody takes from: that one hears of none more.
+        let _ = sys::semaphore_up(to, 1);
+    })
+}
+
+/// Each time that the first of two handles, a semaphore, was raised: does `work` with the second.
+fn each_time(handles: u64, work: impl Fn(Handle)) -> ! {
+    let (semaphore, other) = (Handle(handles >> 32), Handle(handles & u64::from(u32::MAX)));
     loop {
         if sys::semaphore_down(semaphore, u64::MAX).is_err() {
             // The semaphore is gone: nothing raises it any more.
             let _ = sys::wait(u64::MAX);
         }
-        // The component is there as long as this is.
-        let _ = sys::notify(told);
+        work(other);
     }
 }

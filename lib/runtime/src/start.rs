@@ -57,8 +57,6 @@ pub type Page = [AtomicU64; PAGE_BYTES as usize / 8];
 /// What goes with a channel by which calls are made too.
 #[derive(Clone)]
 pub struct Calls {
-    /// The other component.
-    pub peer: String,
     /// The entrance to the server's worker.
     pub portal: Handle,
     /// The server raises it, the client waits at it.
@@ -258,18 +256,20 @@ impl Start {
         record.and_then(|record| core::str::from_utf8(mapped(record)).ok()).unwrap_or("")
     }
 
-    /// The calls that go with channels of a contract: those that this component makes, or those
-    /// that it serves.
-    pub fn calls(&self, contract: &str, is_client: bool) -> Vec<Calls> {
-        let side = if is_client { start::channel::CLIENT } else { 0 };
-        let all = self.inner.records.iter();
-        let ours = all.filter(|record| {
-            record.kind == kind::CALLS
-                && text(&record.name) == contract
-                && record.b & start::channel::CLIENT == side
-                && record.bytes == PAGE_BYTES
-        });
-        ours.map(calls).collect()
+    /// As [`clients`](Start::clients), each with the calls that go with its channel.
+    pub fn clients_that_call<C: Client>(&self) -> Vec<(String, C, Option<Calls>)> {
+        let all = self.inner.channels(C::NAME, true);
+        all.filter_map(|(index, record)| {
+            let client = C::over(self.client_at(index, record).ok()?);
+            Some((text(&record.peer).to_string(), client, self.inner.calls_of(index)))
+        })
+        .collect()
+    }
+
+    /// As [`servers`](Start::servers), each with the calls that go with its channel.
+    pub fn servers_that_are_called(&self, contract: &str) -> Vec<(ServerChannel, Option<Calls>)> {
+        let all = self.inner.servers_at(contract);
+        all.into_iter().map(|(index, channel)| (channel, self.inner.calls_of(index))).collect()
     }
 
     /// A device.
@@ -306,6 +306,11 @@ fn mapped(record: &StartRecord) -> &'static [u8] {
 
 impl Inner {
     fn servers(&self, contract: &str) -> Vec<ServerChannel> {
+        self.servers_at(contract).into_iter().map(|(_, channel)| channel).collect()
+    }
+
+    /// The same, each with the place of its record.
+    fn servers_at(&self, contract: &str) -> Vec<(usize, ServerChannel)> {
         let mut served = self.served.borrow_mut();
         let mut all = Vec::new();
         for (index, record) in self.channels(contract, false) {
@@ -314,11 +319,18 @@ impl Inner {
             }
             served.push(index);
             match wiring(record) {
-                Ok(wiring) => all.push(ServerChannel::new(wiring)),
+                Ok(wiring) => all.push((index, ServerChannel::new(wiring))),
                 Err(error) => crate::log!("channel {contract} to {}: {error:?}", text(&record.peer)),
             }
         }
         all
+    }
+
+    /// The calls that go with the channel of a record: theirs follows it.
+    fn calls_of(&self, index: usize) -> Option<Calls> {
+        let (channel, next) = (self.records.get(index)?, self.records.get(index + 1)?);
+        let is_its = next.name == channel.name && next.peer == channel.peer && next.bytes == PAGE_BYTES;
+        (next.kind == kind::CALLS && is_its).then(|| calls(next))
     }
 
     fn channels(&self, contract: &str, client: bool) -> impl Iterator<Item = (usize, &StartRecord)> {
@@ -347,7 +359,6 @@ fn calls(record: &StartRecord) -> Calls {
     // reached as atomic words only.
     let page = unsafe { &*core::ptr::with_exposed_provenance::<Page>(record.address as usize) };
     Calls {
-        peer: text(&record.peer).to_string(),
         portal: Handle(record.handle),
         semaphore: Handle(record.a),
         page,

@@ -73,10 +73,12 @@ pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
                 let is_own = used.server == component.name;
                 let server = if is_own { next() } else { server_of(system, used, *core, cores) };
                 let Some((server, server_core)) = server else { continue };
-                let id = all.len() as ChannelId + 1;
-                let plan = plan(id, &used.contract, (client, *core), (&server, server_core));
-                let worker = worker(system, used, &plan, &all);
-                all.push(ChannelPlan { worker, ..plan });
+                for _ in 0..sessions(system, component, used) {
+                    let id = all.len() as ChannelId + 1;
+                    let plan = plan(id, &used.contract, (client, *core), (&server, server_core));
+                    let worker = worker(system, used, &plan, &all);
+                    all.push(ChannelPlan { worker, ..plan });
+                }
             }
         }
     }
@@ -129,6 +131,15 @@ pub fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u
         bulk_bytes,
         worker: None,
     }
+}
+
+/// How many channels a use of a contract has. A server of blocks that uses another one's has one
+/// for each client of its own, so that what they ask stays apart: numbers, places and slots.
+fn sessions(system: &System, component: &Component, used: &Use) -> usize {
+    let is_front = used.contract == BLOCKS && component.provides.iter().any(|contract| contract == BLOCKS);
+    let uses = system.components.iter().flat_map(|other| &other.uses);
+    let own = uses.filter(|other| other.contract == BLOCKS && other.server == component.name);
+    if is_front { own.count().max(1) } else { 1 }
 }
 
 /// Which worker of its server a channel's client calls; `others` are those before it. Only `blocks`
@@ -378,6 +389,24 @@ mod tests {
         assert_eq!(called(Workers::None), [None; 4]);
         assert_eq!(called(Workers::Core), [Some(0), None, Some(0), None]);
         assert_eq!(called(Workers::Client), [Some(0), None, Some(1), None]);
+    }
+
+    #[test]
+    fn who_stands_before_a_disk_has_a_channel_to_it_for_each_client() {
+        let uses = |server: &str| vec![Use { contract: BLOCKS.into(), server: server.into() }];
+        let server = |name: &str, uses| Component {
+            provides: vec![BLOCKS.into()],
+            workers: Workers::Client,
+            uses,
+            ..made(name, &[0], &[])
+        };
+        let client = |name: &str| Component { uses: uses("front"), ..made(name, &[0], &[]) };
+        let components = vec![server("disk", vec![]), server("front", uses("disk")), client("a"), client("b")];
+        let all = channels(&System { components, ..System::default() }, 1);
+        let shown: Vec<_> = all.iter().map(|it| (it.client.as_str(), it.server.as_str(), it.worker)).collect();
+        let expected =
+            [("front", "disk", Some(0)), ("front", "disk", Some(1)), ("a", "front", Some(0)), ("b", "front", Some(1))];
+        assert_eq!(shown, expected);
     }
 
     #[test]

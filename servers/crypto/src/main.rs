@@ -1,7 +1,9 @@
-//! Wires the cipher to its key, its regions, the disk's server and the client of `blocks`.
+//! Wires the cipher to its key, its regions, the disk's server and the clients of `blocks`.
 //!
-//! A client's numbers go on to the disk's server as they are, so what that server knows of requests
-//! that are repeated holds for both. The key lies in a region that outlives this component: one
+//! Each client has a channel to the disk's server of its own, on which its numbers go on as they
+//! are, so what that server knows of requests that are repeated holds for both. Clients of this
+//! core may call workers, which call on to the disk's; the signals of its handler are passed on to
+//! them. The key lies in a region that outlives this component: one
 //! that is started again takes it from there.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -9,27 +11,49 @@
 
 extern crate alloc;
 
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
-use channel::CallError;
+use alloc::vec::Vec;
+use block_calls::front::{Client, Front, Pair};
+use block_calls::path::{Direction, How, Path, Place, Shared};
+use block_calls::start_front_worker;
+use channel::{CallError, ServerChannel};
 use contracts::blocks::{self, BlocksClient, BlocksError, BlocksServer, Disk, Extent, Flushed, serve_blocks};
 use contracts::keys::{self, KeyError, KeysServer, serve_keys};
 use core::cell::RefCell;
-use crypto_core::{Direction, How, Path, Place};
 use luks::{HANDOVER_BYTES, Handover};
-use runtime::{Bulk, Peer, Region, Start, Watch};
+use runtime::{Calls, Peer, Region, Relay, Start, Watch, Worker};
 use zeroize::Zeroizing;
 
 /// Status of a component that cannot do its work: the supervisor sees a failure.
 const FAILED: u64 = 1;
+/// A worker that has had so much processor time beyond its callers' deadlines hangs: what a monitor
+/// gives a component (decision 10).
+const STALL_NS: u64 = 100_000_000;
+/// Badge bit of a worker that hangs.
+const STALL: u64 = 1 << 59;
+/// The priority of the description, in classes.
+const PRIORITY: u64 = 5;
+const PAGE_BYTES: u64 = 4096;
+
+/// What goes with each client: its channel to the disk's server, and its calls and ours.
+struct Way {
+    disk: BlocksClient,
+    client_calls: Option<Calls>,
+    behind_calls: Option<Calls>,
+}
 
 struct Service {
-    disk: BlocksClient,
-    /// The client's bytes, the disk's, and the key.
+    ways: Vec<Way>,
+    /// The clients' bytes, the disk's, and the key.
     plain: Region,
     encrypted: Region,
     key: Region,
     /// Once it is open; an error, if it never will be.
-    path: RefCell<Option<Result<Path<Bulk>, BlocksError>>>,
+    front: RefCell<Option<Result<&'static Front<Shared>, BlocksError>>>,
+    /// They serve and pass on as long as this.
+    workers: RefCell<BTreeMap<u8, Worker>>,
+    relays: RefCell<Vec<Relay>>,
     opened: Watch,
     key_arrived: Watch,
 }
@@ -43,40 +67,74 @@ impl Service {
     }
 
     /// Opens the volume once both are there, the key and the disk; requests wait until then. None
-    /// of an earlier life is with the disk any more, so that nothing reads or writes in our region
+    /// of an earlier life is with the disk any more, so that nothing reads or writes in our regions
     /// but what is asked from now on.
     async fn open(self: Rc<Self>) {
         let handover = self.key_arrived.until(|| self.key()).await;
-        let disk = match self.disk.attach(runtime::now_ns()).await {
-            Ok(disk) => disk,
-            Err(CallError::Server(BlocksError::NoDevice)) => {
-                self.path.replace(Some(Err(BlocksError::NoDevice)));
-                return self.opened.changed();
+        let mut clients = Vec::new();
+        for (number, way) in self.ways.iter().enumerate() {
+            match way.disk.attach(runtime::now_ns()).await {
+                Ok(disk) => clients.push(self.client(&handover, number, way, disk)),
+                Err(CallError::Server(BlocksError::NoDevice)) => {
+                    self.front.replace(Some(Err(BlocksError::NoDevice)));
+                    return self.opened.changed();
+                }
+                Err(error) => fail(format_args!("no disk: {error:?}")),
             }
-            Err(error) => fail(format_args!("no disk: {error:?}")),
-        };
-        let (plain, encrypted) = (self.plain.memory(), self.encrypted.memory());
-        let Some(path) = Path::new(&handover, disk, plain, self.plain.bytes, encrypted) else {
-            fail(format_args!("the volume does not fit the disk of {} sectors", disk.sectors))
-        };
+        }
+        let front = Front::leak(clients);
+        let Some(path) = front.client(0).map(Client::path) else { return };
         let (sector, sectors, how) = (path.seen().block_bytes, path.seen().sectors, path.how());
         let how = if how == How::Instructions { "the processor's instructions" } else { "software" };
         runtime::log!("{sectors} sectors, encrypted in blocks of {sector} bytes by {how}");
-        self.path.replace(Some(Ok(path)));
+        if let Err(error) = self.start_workers(front) {
+            fail(format_args!("no workers for calls: {error:?}"));
+        }
+        self.front.replace(Some(Ok(front)));
         self.opened.changed();
     }
 
-    async fn opened(&self) {
-        self.opened.until(|| self.path.borrow().is_some().then_some(())).await;
+    /// A client, with its part of our region.
+    fn client(&self, handover: &Handover, number: usize, way: &Way, disk: Disk) -> Client<Shared> {
+        let each = self.plain.bytes / self.ways.len() as u64 / PAGE_BYTES * PAGE_BYTES;
+        let part = [number as u64 * each, each].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        let (plain, encrypted) = (Shared(self.plain), Shared(self.encrypted));
+        let Some(path) = Path::new(handover, disk, plain, part.into(), encrypted) else {
+            fail(format_args!("the volume does not fit the disk of {} sectors", disk.sectors))
+        };
+        let pair = match (&way.client_calls, &way.behind_calls) {
+            (Some(client), Some(behind)) => Some(Pair { client: client.clone(), behind: behind.clone() }),
+            (None, _) => None,
+            (Some(_), None) => fail(format_args!("a client calls, and the disk's server has no workers: add some")),
+        };
+        Client::new(path, pair)
     }
 
-    /// Does `work` with the cipher's path, when it is open.
-    fn with<T>(&self, work: impl FnOnce(&mut Path<Bulk>) -> Result<T, BlocksError>) -> Result<T, BlocksError> {
-        match self.path.borrow_mut().as_mut() {
-            Some(Ok(path)) => work(path),
-            Some(Err(error)) => Err(*error),
-            None => Err(BlocksError::Io),
+    /// Starts the workers, has the clients' portals lead to them, and passes on what the disk's
+    /// handler signals. Each client is told: what it asked of a predecessor it is to ask again.
+    fn start_workers(&self, front: &'static Front<Shared>) -> Result<(), abi::Error> {
+        let (mut workers, mut relays) = (self.workers.borrow_mut(), self.relays.borrow_mut());
+        for Pair { client, behind } in front.clients().iter().filter_map(Client::calls) {
+            if !workers.contains_key(&client.worker) {
+                workers.insert(client.worker, start_front_worker(front, STALL_NS, STALL)?);
+            }
+            if let Some(worker) = workers.get(&client.worker) {
+                worker.lead(client.portal)?;
+            }
+            relays.push(Relay::start(behind.semaphore, client.semaphore, PRIORITY)?);
+            // Refused at a count that nobody takes from: it hears of none more.
+            let _ = sys::semaphore_up(client.semaphore, 1);
         }
+        match workers.len() {
+            0 => (),
+            1 => runtime::log!("1 worker for calls"),
+            workers => runtime::log!("{workers} workers for calls"),
+        }
+        Ok(())
+    }
+
+    async fn opened(&self) {
+        self.opened.until(|| self.front.borrow().is_some().then_some(())).await;
     }
 }
 
@@ -89,39 +147,56 @@ fn answered<T>(answer: Result<T, CallError<BlocksError>>) -> Result<T, BlocksErr
     })
 }
 
-/// The one client.
-struct Session(Rc<Service>);
+/// One client.
+struct Session {
+    service: Rc<Service>,
+    number: usize,
+}
+
+impl Session {
+    fn disk(&self) -> Result<&BlocksClient, BlocksError> {
+        self.service.ways.get(self.number).map(|way| &way.disk).ok_or(BlocksError::Io)
+    }
+
+    /// The client's way through the cipher, when that is open.
+    fn client(&self) -> Result<&'static Client<Shared>, BlocksError> {
+        let opened = self.service.front.borrow().unwrap_or(Err(BlocksError::Io));
+        opened?.client(self.number).ok_or(BlocksError::Io)
+    }
+}
 
 impl BlocksServer for Session {
     async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
-        self.0.opened().await;
-        answered(self.0.disk.attach(first).await)?;
-        self.0.with(|path| Ok(path.seen()))
+        self.service.opened().await;
+        answered(self.disk()?.attach(first).await)?;
+        let client = self.client()?;
+        client.attached(first);
+        Ok(client.path().seen())
     }
 
     async fn read(&self, _: &Peer, number: u64, extent: Extent, offset: u32) -> Result<(), BlocksError> {
-        self.0.opened().await;
-        let place = Place { extent, offset };
-        let from = self.0.with(|path| path.prepare(Direction::Read, place))?;
-        answered(self.0.disk.read(number, from.extent, from.offset).await)?;
-        self.0.with(|path| path.complete(place))
+        self.service.opened().await;
+        let (path, place) = (self.client()?.path(), Place { extent, offset });
+        let from = path.prepare(Direction::Read, place)?;
+        answered(self.disk()?.read(number, from.extent, from.offset).await)?;
+        path.complete(place)
     }
 
     async fn write(&self, _: &Peer, number: u64, extent: Extent, offset: u32) -> Result<(), BlocksError> {
-        self.0.opened().await;
-        let to = self.0.with(|path| path.prepare(Direction::Write, Place { extent, offset }))?;
-        answered(self.0.disk.write(number, to.extent, to.offset).await)
+        self.service.opened().await;
+        let to = self.client()?.path().prepare(Direction::Write, Place { extent, offset })?;
+        answered(self.disk()?.write(number, to.extent, to.offset).await)
     }
 
     async fn flush(&self, _: &Peer, number: u64) -> Result<Flushed, BlocksError> {
-        self.0.opened().await;
-        answered(self.0.disk.flush(number).await)
+        self.service.opened().await;
+        answered(self.disk()?.flush(number).await)
     }
 
     async fn discard(&self, _: &Peer, number: u64, extent: Extent) -> Result<(), BlocksError> {
-        self.0.opened().await;
-        let extent = self.0.with(|path| path.discard(extent))?;
-        answered(self.0.disk.discard(number, extent).await)
+        self.service.opened().await;
+        let extent = self.client()?.path().discard(extent)?;
+        answered(self.disk()?.discard(number, extent).await)
     }
 
     async fn write_zeroes(&self, _: &Peer, _: u64, _: Extent, _: bool) -> Result<(), BlocksError> {
@@ -129,7 +204,7 @@ impl BlocksServer for Session {
     }
 
     async fn identify(&self, _: &Peer, number: u64) -> Result<[u8; blocks::NAME_BYTES], BlocksError> {
-        answered(self.0.disk.identify(number).await)
+        answered(self.disk()?.identify(number).await)
     }
 }
 
@@ -157,28 +232,48 @@ fn region(start: &Start, name: &str) -> Region {
     }
 }
 
+/// A worker that hangs ends with all of this: its callers hear it, and ask the next.
+async fn workers_hang() {
+    runtime::notified(STALL).await;
+    fail(format_args!("a worker hangs"));
+}
+
+/// The clients, and what goes with each.
+fn clients(start: &Start) -> (Vec<ServerChannel>, Vec<Way>) {
+    let served = start.servers_that_are_called(blocks::NAME);
+    let behind = start.clients_that_call::<BlocksClient>();
+    if served.is_empty() || served.len() != behind.len() {
+        fail(format_args!("{} clients, and {} channels to a disk: correct system/*.toml", served.len(), behind.len()));
+    }
+    let pairs = served.into_iter().zip(behind);
+    pairs
+        .map(|((channel, client_calls), (_, disk, behind_calls))| (channel, Way { disk, client_calls, behind_calls }))
+        .unzip()
+}
+
 async fn component(start: Start) {
-    let Ok(disk) = start.client("disk") else { fail(format_args!("no channel to a disk: correct system/*.toml")) };
-    let mut clients = start.servers(blocks::NAME);
-    let (Some(client), true) = (clients.pop(), clients.is_empty()) else {
-        // Two would have the same numbers and the same places.
-        fail(format_args!("not one component uses what is encrypted here: correct system/*.toml"))
-    };
+    let (channels, ways) = clients(&start);
     let service = Rc::new(Service {
-        disk,
+        ways,
         plain: region(&start, "plain-data"),
         encrypted: region(&start, "disk-data"),
         key: region(&start, keys::REGION),
-        path: RefCell::default(),
+        front: RefCell::default(),
+        workers: RefCell::default(),
+        relays: RefCell::default(),
         opened: Watch::new(),
         key_arrived: Watch::new(),
     });
     runtime::spawn(service.clone().open());
+    runtime::spawn(workers_hang());
     for channel in start.servers(keys::NAME) {
         runtime::spawn(serve_keys(Rc::new(Keys(service.clone())), channel));
     }
+    for (number, channel) in channels.into_iter().enumerate() {
+        runtime::spawn(serve_blocks(Rc::new(Session { service: service.clone(), number }), channel));
+    }
     start.serving();
-    serve_blocks(Rc::new(Session(service)), client).await;
+    core::future::pending().await
 }
 
 runtime::main!(component);

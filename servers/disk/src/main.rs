@@ -21,7 +21,7 @@ use disk_core::calls::{Bits, Callers};
 use disk_core::waiting::Waiting;
 use disk_core::words;
 use packet::Notify;
-use runtime::{Bulk, Peer, Start};
+use runtime::{Bulk, Calls, Peer, Start};
 use virtio::Transport;
 use virtio::device::{self, Card, Claim, RESET_NS, SERVED_NS};
 use virtio::stillness::Stillness;
@@ -278,13 +278,11 @@ async fn news(service: Rc<Service>) {
 }
 
 /// Starts the workers for those clients that may call.
-fn callers(start: &Start, driver: &BlockDriver, channels: &[ServerChannel]) -> Callers {
-    let calls = start.calls(blocks::NAME, false);
-    let client = |(client, channel): (u8, &ServerChannel)| {
-        let calls = calls.iter().find(|calls| calls.peer == channel.peer().name()).cloned();
-        (calls, words::disk(driver.disk(), driver.part(client).unwrap_or_default()))
+fn callers(driver: &BlockDriver, clients: &[(ServerChannel, Option<Calls>)]) -> Callers {
+    let client = |(client, (_, calls)): (u8, &(ServerChannel, Option<Calls>))| {
+        (calls.clone(), words::disk(driver.disk(), driver.part(client).unwrap_or_default()))
     };
-    match Callers::start((0..).zip(channels).map(client).collect(), CALLS) {
+    match Callers::start((0..).zip(clients).map(client).collect(), CALLS) {
         Ok(callers) => {
             match callers.workers() {
                 0 => (),
@@ -327,9 +325,9 @@ fn open(start: &Start, clients: usize) -> Option<(BlockDriver, Claim, Found)> {
 }
 
 async fn component(start: Start) {
-    let channels = start.servers(blocks::NAME);
-    let Some((driver, claim, found)) = open(&start, channels.len()) else {
-        for channel in channels {
+    let clients = start.servers_that_are_called(blocks::NAME);
+    let Some((driver, claim, found)) = open(&start, clients.len()) else {
+        for (channel, _) in clients {
             runtime::spawn(serve_blocks(Rc::new(without::NoDevice), channel));
         }
         start.serving();
@@ -341,7 +339,7 @@ async fn component(start: Start) {
     let pending = driver.pending();
     let sectors = driver.disk().sectors;
     runtime::log!("{sectors} sectors, start {}, {pending} requests under way", start.generation());
-    let callers = callers(&start, &driver, &channels);
+    let callers = callers(&driver, &clients);
     let service = Rc::new(Service {
         callers,
         claim,
@@ -360,7 +358,7 @@ async fn component(start: Start) {
     runtime::spawn(settle_in(service.clone()));
     runtime::spawn(news(service.clone()));
     runtime::spawn(workers_hang());
-    for (client, channel) in (0..).zip(channels) {
+    for (client, (channel, _)) in (0..).zip(clients) {
         service.clients.borrow_mut().push(channel.peer().clone());
         runtime::spawn(serve_blocks(Rc::new(Session { service: service.clone(), client }), channel));
     }

@@ -22,12 +22,12 @@ use system::{System, Workers};
 
 const SYSTEM: &str = "calls.toml";
 /// Word for `disk-calls`.
-const FOREVER: &str = "disk-calls.forever";
+pub(super) const FOREVER: &str = "disk-calls.forever";
 /// Its last round, unless it goes on for ever, and the sectors that it writes.
 const ROUNDS: u64 = 4;
 const SECTORS: u64 = 4096;
 const SECTOR_BYTES: usize = 512;
-const IMAGE_BYTES: u64 = (4 << 20) + 4096;
+pub(super) const IMAGE_BYTES: u64 = (4 << 20) + 4096;
 const LIMIT: Duration = Duration::from_secs(60);
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// How often the server dies; a hang is found only as calls come.
@@ -75,7 +75,7 @@ fn boot(
 }
 
 /// An image of zeros.
-fn image() -> Result<tempfile::NamedTempFile> {
+pub(super) fn image() -> Result<tempfile::NamedTempFile> {
     let image = tempfile::NamedTempFile::new().context("cannot make a file for a disk")?;
     image.as_file().set_len(IMAGE_BYTES).context("cannot size a disk's file")?;
     Ok(image)
@@ -97,17 +97,29 @@ fn a_worker_for_each(bench: &Bench) -> Result<()> {
 fn calm_with(bench: &Bench, system: &System, machine: MachineType, cpus: u32, workers: &str) -> Result<()> {
     let image = image()?;
     with_console(boot(bench, system, machine, cpus, image.path(), &[])?, |guest| {
-        guest.expect("disk-calls: done", LIMIT)?;
-        for line in [
-            workers,
-            "sleeper: asked for 64 reads, and never picks up",
-            "disk-calls: phases of a read, in ns: request 0 preprocess ",
-            "disk-calls: 32 reads and writes were asked by 1 call, and picked up by 1",
-        ] {
-            ensure!(guest.transcript.iter().any(|told| told.contains(line)), "nothing said `{line}`");
-        }
-        check_file(image.path(), ROUNDS)
+        is_done(guest, &[workers])?;
+        check(&std::fs::read(image.path()).context("cannot read the disk's file")?)
     })
+}
+
+/// The program has found nothing wrong, and those lines were said, too.
+pub(super) fn is_done(guest: &mut Guest, lines: &[&str]) -> Result<()> {
+    guest.expect("disk-calls: done", LIMIT)?;
+    let said = [
+        "sleeper: asked for 64 reads, and never picks up",
+        "disk-calls: phases of a read, in ns: request 0 preprocess ",
+        "disk-calls: 32 reads and writes were asked by 1 call, and picked up by 1",
+    ];
+    for line in lines.iter().chain(&said) {
+        ensure!(guest.transcript.iter().any(|told| told.contains(line)), "nothing said `{line}`");
+    }
+    let phases = guest.transcript.iter().find_map(|line| line.split_once("disk-calls: phases of a read, in ns: "));
+    let rounds = guest.transcript.iter().rev();
+    let longest =
+        rounds.into_iter().find_map(|line| line.split_once(" late, the longest took ")?.1.strip_suffix(" ns;"));
+    let longest = longest.unwrap_or("unknown");
+    println!("     {}; the longest call took {longest} ns", phases.map_or("", |(_, phases)| phases));
+    Ok(())
 }
 
 /// On a disk that takes its time a call returns to its client long before the device is done.
@@ -130,18 +142,17 @@ fn slow(bench: &Bench) -> Result<()> {
 }
 
 /// The number between two texts of a line.
-fn number(guest: &Guest, before: &str, behind: &str) -> Result<u64> {
+pub(super) fn number(guest: &Guest, before: &str, behind: &str) -> Result<u64> {
     let found = guest.transcript.iter().find_map(|line| line.split_once(before)?.1.split_once(behind));
     let (text, _) = found.with_context(|| format!("nothing said `{before}...{behind}`"))?;
     text.parse().with_context(|| format!("`{text}` is no number"))
 }
 
-/// Each sector has its number and the round.
-fn check_file(path: &Path, round: u64) -> Result<()> {
-    let bytes = std::fs::read(path).context("cannot read the disk's file")?;
+/// Each sector of a disk has its number and the last round.
+pub(super) fn check(bytes: &[u8]) -> Result<()> {
     for (sector, found) in (0..SECTORS).zip(bytes.chunks(SECTOR_BYTES)) {
-        let expected = (round << 32 | sector).to_le_bytes().repeat(SECTOR_BYTES / 8);
-        ensure!(found == expected, "sector {sector} of the file is not that of round {round}: {:x?}", &found[..8]);
+        let expected = (ROUNDS << 32 | sector).to_le_bytes().repeat(SECTOR_BYTES / 8);
+        ensure!(found == expected, "sector {sector} of the file is not that of round {ROUNDS}: {:x?}", &found[..8]);
     }
     Ok(())
 }
@@ -150,27 +161,33 @@ fn check_file(path: &Path, round: u64) -> Result<()> {
 fn broken(bench: &Bench, verb: &str, times: usize) -> Result<()> {
     let image = image()?;
     with_console(boot(bench, &description()?, MachineType::Q35, 1, image.path(), &[FOREVER])?, |guest| {
-        guest.expect("disk-calls: round 1 is there", LIMIT)?;
-        for time in 1..=times {
-            let reply = guest.control(&format!("chaos {verb} disk"), CONTROL_LIMIT)?;
-            ensure!(reply.contains(&format!("disk; generation {} serves", time + 1)), "{reply}");
-            if time.is_multiple_of(CLIENT_EVERY) {
-                let reply = guest.control("chaos kill disk-calls", CONTROL_LIMIT)?;
-                ensure!(reply.starts_with("ok killed disk-calls"), "{reply}");
-            }
-            listen(guest, PAUSE)?;
-        }
-        let before = guest.transcript.len();
-        guest.expect("disk-calls: round ", LIMIT)?;
-        guest.expect("disk-calls: round ", LIMIT)?;
-        listen(guest, Duration::ZERO)?;
-        let last = guest.transcript[before..].iter().rfind(|line| line.contains("disk-calls: round "));
-        let heard = last.and_then(|line| line.split_once(" calls, ")?.1.split_once(" deaths, "));
-        let (deaths, rest) = heard.context("a round without its deaths")?;
-        println!("     {verb}: {times} deaths, {deaths} of them heard by calls, {}", rest.trim_end_matches(';'));
-        ensure!(deaths.parse::<usize>()? >= 1, "no call heard that the server ended");
-        Ok(())
+        goes_on(guest, &vec![(verb, "disk"); times])
     })
+}
+
+/// Those servers end one after another, and so does the program now and then; it goes on.
+pub(super) fn goes_on(guest: &mut Guest, deaths: &[(&str, &str)]) -> Result<()> {
+    guest.expect("disk-calls: round 1 is there", LIMIT)?;
+    for (time, (verb, server)) in (1..).zip(deaths) {
+        let reply = guest.control(&format!("chaos {verb} {server}"), CONTROL_LIMIT)?;
+        let before = deaths[..time].iter().filter(|(_, other)| other == server).count();
+        ensure!(reply.contains(&format!("{server}; generation {} serves", before + 1)), "{reply}");
+        if time.is_multiple_of(CLIENT_EVERY) {
+            let reply = guest.control("chaos kill disk-calls", CONTROL_LIMIT)?;
+            ensure!(reply.starts_with("ok killed disk-calls"), "{reply}");
+        }
+        listen(guest, PAUSE)?;
+    }
+    let before = guest.transcript.len();
+    guest.expect("disk-calls: round ", LIMIT)?;
+    guest.expect("disk-calls: round ", LIMIT)?;
+    listen(guest, Duration::ZERO)?;
+    let last = guest.transcript[before..].iter().rfind(|line| line.contains("disk-calls: round "));
+    let heard = last.and_then(|line| line.split_once(" calls, ")?.1.split_once(" deaths, "));
+    let (heard, rest) = heard.context("a round without its deaths")?;
+    println!("     {} deaths, {heard} of them heard by calls, {}", deaths.len(), rest.trim_end_matches(';'));
+    ensure!(heard.parse::<usize>()? >= 1, "no call heard that the server ended");
+    Ok(())
 }
 
 /// Hears what is said for so long.

@@ -17,6 +17,7 @@ mod cores;
 mod counts;
 mod coverage;
 mod crypto;
+mod crypto_calls;
 mod damaged_frames;
 mod datagrams;
 mod disk;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Scenario> {
         bochs::scenarios(),
         cores::scenarios(),
         crypto::scenarios(),
+        crypto_calls::scenarios(),
         shares::scenarios(),
         layouts::scenarios(),
         host_stress::scenarios(),

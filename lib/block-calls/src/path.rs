@@ -2,24 +2,24 @@
 //! encrypts what it writes, then the disk has it, then [`Path::complete`] decrypts what was read.
 //!
 //! Invariants: the client's bytes and the disk's lie in two regions, and a request has the same
-//! place in both. So there is nothing to allocate and nothing to remember between the two calls,
-//! and a request that is made again gives the disk the same bytes at the same place. No byte of the
-//! client's region is changed but by a read of its own. What a client asks for beyond the segment
-//! is refused here: before and behind it are the volume's headers and keys.
+//! place in its client's parts of both. So there is nothing to allocate and nothing to remember
+//! between the two calls, and a request that is made again gives the disk the same bytes at the
+//! same place. No byte of the client's region is changed but by a read of its own. What a client
+//! asks for beyond the segment is refused here: before and behind it are the volume's headers and
+//! keys.
 //!
 //! Deliberately unknown here: channels, tasks, where the key comes from, what stands on the disk.
-#![no_std]
-#![forbid(unsafe_code)]
 
 use contracts::blocks::{BlocksError, Disk, Extent};
 use luks::{Handover, SectorCipher, Segment};
-use packet::Memory;
-use zeroize::Zeroize;
+use packet::{Memory, OutOfBounds};
+use runtime::Region;
+use zeroize::Zeroizing;
 
 /// What the contract counts in.
 const SECTOR_BYTES: u64 = 512;
 /// Most sectors of a read or write: 128 KiB, so that other requests are not behind one for long.
-const SECTORS_MAX: u32 = 256;
+pub const SECTORS_MAX: u32 = 256;
 /// Bytes that are encrypted or decrypted at a time; whole sectors of every size.
 const PIECE_BYTES: usize = 4096;
 
@@ -50,7 +50,21 @@ pub enum How {
     Software,
 }
 
-/// The cipher between a client's region and the disk's.
+/// A region, for several contexts.
+#[derive(Clone, Copy)]
+pub struct Shared(pub Region);
+
+impl Memory for Shared {
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.0.memory().read(offset, bytes).map_err(|_| OutOfBounds)
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        self.0.memory().write(offset, bytes).map_err(|_| OutOfBounds)
+    }
+}
+
+/// The cipher between a client's part of one region and of the disk's.
 pub struct Path<M> {
     how: How,
     cipher: SectorCipher,
@@ -61,19 +75,13 @@ pub struct Path<M> {
     seen: Disk,
     plain: M,
     encrypted: M,
-    piece: [u8; PIECE_BYTES],
-}
-
-impl<M> Drop for Path<M> {
-    fn drop(&mut self) {
-        self.piece.zeroize();
-    }
 }
 
 impl<M: Memory> Path<M> {
-    /// Between the client's region `plain`, of `plain_bytes`, and the disk's region. Nothing if the
-    /// volume's segment is not on the disk, or the disk has blocks that are not the volume's.
-    pub fn new(handover: &Handover, disk: Disk, plain: M, plain_bytes: u64, encrypted: M) -> Option<Path<M>> {
+    /// Between the region `plain`, of which the client has a part (first byte, bytes), and the
+    /// disk's region. Nothing if the volume's segment is not on the disk, or the disk has blocks
+    /// that are not the volume's.
+    pub fn new(handover: &Handover, disk: Disk, plain: M, part: (u32, u32), encrypted: M) -> Option<Path<M>> {
         let segment = handover.segment.clone();
         let end = (segment.offset.checked_add(segment.bytes)?).div_ceil(SECTOR_BYTES);
         let is_whole = segment.offset.is_multiple_of(disk.block_bytes.into());
@@ -89,8 +97,8 @@ impl<M: Memory> Path<M> {
             discard_sectors_max: if segment.allows_discards { whole(disk.discard_sectors_max) } else { 0 },
             // Zeros on the disk are not zeros when they were decrypted.
             zeroes_sectors_max: 0,
-            data_offset: 0,
-            data_bytes: u32::try_from(plain_bytes).unwrap_or(u32::MAX).min(disk.data_bytes),
+            data_offset: part.0,
+            data_bytes: part.1.min(disk.data_bytes),
             ..disk
         };
         let cipher = SectorCipher::by_instructions(&handover.key, &segment);
@@ -98,7 +106,7 @@ impl<M: Memory> Path<M> {
             Some(cipher) => (How::Instructions, cipher),
             None => (How::Software, SectorCipher::new(&handover.key, &segment)),
         };
-        Some(Path { how, cipher, segment, disk, seen, plain, encrypted, piece: [0; PIECE_BYTES] })
+        Some(Path { how, cipher, segment, disk, seen, plain, encrypted })
     }
 
     /// What computes.
@@ -111,31 +119,38 @@ impl<M: Memory> Path<M> {
         self.seen
     }
 
-    /// Checks a request, and encrypts its bytes if it is a write. Gives its place for the disk's
-    /// server.
+    /// Checks a request. Gives its place for the disk's server.
     ///
     /// # Errors
     /// `Range` and `ReadOnly`, as the contract has them.
-    pub fn prepare(&mut self, direction: Direction, place: Place) -> Result<Place, BlocksError> {
+    pub fn check(&self, direction: Direction, place: Place) -> Result<Place, BlocksError> {
         if direction == Direction::Write && self.seen.is_read_only {
             return Err(BlocksError::ReadOnly);
         }
-        let to = self.on_disk(place.extent, self.seen.sectors_max)?;
-        let bytes = place.extent.sectors * SECTOR_BYTES as u32;
-        let end = place.offset.checked_add(bytes).ok_or(BlocksError::Range)?;
+        let extent = self.on_disk(place.extent, self.seen.sectors_max)?;
+        let first = place.offset.checked_sub(self.seen.data_offset).ok_or(BlocksError::Range)?;
+        let end = first.checked_add(extent.sectors * SECTOR_BYTES as u32).ok_or(BlocksError::Range)?;
         if end > self.seen.data_bytes {
             return Err(BlocksError::Range);
         }
+        Ok(Place { extent, offset: self.disk.data_offset + first })
+    }
+
+    /// The same, and encrypts the bytes of a write.
+    ///
+    /// # Errors
+    /// Those of [`check`](Path::check).
+    pub fn prepare(&self, direction: Direction, place: Place) -> Result<Place, BlocksError> {
+        let to = self.check(direction, place)?;
         if direction == Direction::Write {
-            self.each_piece(place, |path, at, plain, encrypted, count| {
+            self.each_piece(place, to, |at, plain, encrypted, piece| {
                 // In bounds: it was looked at above.
-                let piece = &mut path.piece[..count];
-                path.plain.read(plain, piece).map_err(|_| BlocksError::Range)?;
-                path.cipher.encrypt(at, piece).map_err(|_| BlocksError::Range)?;
-                path.encrypted.write(encrypted, piece).map_err(|_| BlocksError::Range)
+                self.plain.read(plain, piece).map_err(|_| BlocksError::Range)?;
+                self.cipher.encrypt(at, piece).map_err(|_| BlocksError::Range)?;
+                self.encrypted.write(encrypted, piece).map_err(|_| BlocksError::Range)
             })?;
         }
-        Ok(Place { extent: to, offset: self.disk.data_offset + place.offset })
+        Ok(to)
     }
 
     /// Decrypts what the disk's server read for a request that [`prepare`](Path::prepare) let
@@ -143,13 +158,25 @@ impl<M: Memory> Path<M> {
     ///
     /// # Errors
     /// `Range` for one that it did not.
-    pub fn complete(&mut self, place: Place) -> Result<(), BlocksError> {
-        self.each_piece(place, |path, at, plain, encrypted, count| {
-            let piece = &mut path.piece[..count];
-            path.encrypted.read(encrypted, piece).map_err(|_| BlocksError::Range)?;
-            path.cipher.decrypt(at, piece).map_err(|_| BlocksError::Range)?;
-            path.plain.write(plain, piece).map_err(|_| BlocksError::Range)
+    pub fn complete(&self, place: Place) -> Result<(), BlocksError> {
+        let from = self.check(Direction::Read, place)?;
+        self.each_piece(place, from, |at, plain, encrypted, piece| {
+            self.encrypted.read(encrypted, piece).map_err(|_| BlocksError::Range)?;
+            self.cipher.decrypt(at, piece).map_err(|_| BlocksError::Range)?;
+            self.plain.write(plain, piece).map_err(|_| BlocksError::Range)
         })
+    }
+
+    /// The client's place of a request that has that one for the disk's server.
+    ///
+    /// # Errors
+    /// `Range`: there is none.
+    pub fn back(&self, Place { extent, offset }: Place) -> Result<Place, BlocksError> {
+        let sector = extent.sector.checked_sub(self.segment.offset / SECTOR_BYTES);
+        let inside = offset.checked_sub(self.disk.data_offset);
+        let offset = inside.and_then(|inside| inside.checked_add(self.seen.data_offset));
+        let (Some(sector), Some(offset)) = (sector, offset) else { return Err(BlocksError::Range) };
+        Ok(Place { extent: Extent { sector, ..extent }, offset })
     }
 
     /// Where an extent to be discarded is on the disk.
@@ -178,18 +205,19 @@ impl<M: Memory> Path<M> {
     }
 
     /// Does `work` for each piece of a request: with its first byte in the segment, its places in
-    /// both regions, and its bytes.
+    /// both regions, and room for its bytes, which is wiped afterwards.
     fn each_piece(
-        &mut self,
+        &self,
         Place { extent, offset }: Place,
-        work: impl Fn(&mut Self, u64, usize, usize, usize) -> Result<(), BlocksError>,
+        behind: Place,
+        work: impl Fn(u64, usize, usize, &mut [u8]) -> Result<(), BlocksError>,
     ) -> Result<(), BlocksError> {
         let bytes = extent.sectors as usize * SECTOR_BYTES as usize;
+        let mut piece = Zeroizing::new([0; PIECE_BYTES]);
         for done in (0..bytes).step_by(PIECE_BYTES) {
-            let plain = offset as usize + done;
-            let encrypted = self.disk.data_offset as usize + plain;
-            let count = PIECE_BYTES.min(bytes - done);
-            work(self, extent.sector * SECTOR_BYTES + done as u64, plain, encrypted, count)?;
+            let piece = &mut piece[..PIECE_BYTES.min(bytes - done)];
+            let at = extent.sector * SECTOR_BYTES + done as u64;
+            work(at, offset as usize + done, behind.offset as usize + done, piece)?;
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ type Bytes = Rc<RefCell<Vec<u8>>>;
 const REGION_BYTES: usize = 1 << 20;
 /// Where the disk's server gives us a part of its region.
 const PART: u32 = 8192;
+/// And where the client has a part of its region.
+const PLAIN: u32 = 4096;
 
 const DISK: Disk = Disk {
     sectors: 1 << 17,
@@ -45,7 +47,8 @@ struct World {
 
 fn world(segment: &Segment, disk: Disk) -> Option<World> {
     let [plain, encrypted] = [(); 2].map(|()| Rc::new(RefCell::new(vec![0; REGION_BYTES])));
-    let path = Path::new(&handover(segment), disk, plain.clone(), REGION_BYTES as u64, encrypted.clone())?;
+    let path =
+        Path::new(&handover(segment), disk, plain.clone(), (PLAIN, REGION_BYTES as u32 - PLAIN), encrypted.clone())?;
     Some(World { path, plain, encrypted })
 }
 
@@ -60,16 +63,17 @@ const SIZES: [SectorBytes; 2] = [SectorBytes::B512, SectorBytes::B4096];
 #[test]
 fn what_is_written_is_encrypted_and_read_back() {
     for sector in SIZES {
-        let World { mut path, plain, encrypted } = world(&segment(sector), DISK).unwrap();
+        let World { path, plain, encrypted } = world(&segment(sector), DISK).unwrap();
         let text: Vec<u8> = (0..3 * 4096).map(|at| (at / 7) as u8).collect();
-        plain.borrow_mut()[4096..][..text.len()].copy_from_slice(&text);
-        let asked = place(80, 24, 4096);
+        plain.borrow_mut()[8192..][..text.len()].copy_from_slice(&text);
+        let asked = place(80, 24, PLAIN + 4096);
         let to = path.prepare(Direction::Write, asked).unwrap();
         assert_eq!(to, place(80 + (16 << 11), 24, PART + 4096));
+        assert_eq!(path.back(to), Ok(asked));
         let mut expected = text.clone();
         SectorCipher::new(&handover(&segment(sector)).key, &segment(sector)).encrypt(80 * 512, &mut expected).unwrap();
         assert_eq!(encrypted.borrow()[to.offset as usize..][..text.len()], expected);
-        assert_eq!(plain.borrow()[4096..][..text.len()], text);
+        assert_eq!(plain.borrow()[8192..][..text.len()], text);
         // Made again, it is the same.
         path.prepare(Direction::Write, asked).unwrap();
         assert_eq!(encrypted.borrow()[to.offset as usize..][..text.len()], expected);
@@ -77,7 +81,7 @@ fn what_is_written_is_encrypted_and_read_back() {
         path.prepare(Direction::Read, asked).unwrap();
         assert!(plain.borrow().iter().all(|byte| *byte == 0xee), "nothing is there yet");
         path.complete(asked).unwrap();
-        assert_eq!(plain.borrow()[4096..][..text.len()], text);
+        assert_eq!(plain.borrow()[8192..][..text.len()], text);
         let around = plain.borrow().iter().filter(|byte| **byte == 0xee).count();
         assert!(around >= REGION_BYTES - text.len(), "{around}");
     }
@@ -86,28 +90,30 @@ fn what_is_written_is_encrypted_and_read_back() {
 /// The volume's headers are before its segment, and nothing of anybody's behind it.
 #[test]
 fn nothing_but_whole_blocks_of_the_segment_is_reached() {
-    let mut world = world(&segment(SectorBytes::B4096), DISK).unwrap();
+    let world = world(&segment(SectorBytes::B4096), DISK).unwrap();
     let seen = world.path.seen();
     assert_eq!((seen.sectors, seen.block_bytes, seen.sectors_max), (48 << 11, 4096, SECTORS_MAX));
-    assert_eq!((seen.data_offset, seen.data_bytes, seen.zeroes_sectors_max), (0, REGION_BYTES as u32 - PART, 0));
+    assert_eq!((seen.data_offset, seen.data_bytes, seen.zeroes_sectors_max), (PLAIN, REGION_BYTES as u32 - PART, 0));
     let last = (48 << 11) - 8;
     for direction in [Direction::Read, Direction::Write] {
-        assert!(world.path.prepare(direction, place(last, 8, 0)).is_ok());
-        assert!(world.path.prepare(direction, place(0, 8, seen.data_bytes - 4096)).is_ok());
+        assert!(world.path.prepare(direction, place(last, 8, PLAIN)).is_ok());
+        assert!(world.path.prepare(direction, place(0, 8, PLAIN + seen.data_bytes - 4096)).is_ok());
         for wrong in [
-            place(last + 8, 8, 0),
-            place(last, 16, 0),
-            place(u64::MAX - 7, 8, 0),
-            place(u64::MAX - (16 << 11) + 1, 8, 0),
-            place(1, 8, 0),
-            place(0, 4, 0),
-            place(0, 0, 0),
-            place(0, SECTORS_MAX + 8, 0),
-            place(0, u32::MAX / 8 * 8, 0),
-            place(0, 8, seen.data_bytes - 4095),
+            place(last + 8, 8, PLAIN),
+            place(last, 16, PLAIN),
+            place(u64::MAX - 7, 8, PLAIN),
+            place(u64::MAX - (16 << 11) + 1, 8, PLAIN),
+            place(1, 8, PLAIN),
+            place(0, 4, PLAIN),
+            place(0, 0, PLAIN),
+            place(0, SECTORS_MAX + 8, PLAIN),
+            place(0, u32::MAX / 8 * 8, PLAIN),
+            place(0, 8, PLAIN + seen.data_bytes - 4095),
+            place(0, 8, PLAIN - 512),
             place(0, 8, u32::MAX),
         ] {
             assert_eq!(world.path.prepare(direction, wrong), Err(BlocksError::Range), "{wrong:?}");
+            assert_eq!(world.path.complete(wrong), Err(BlocksError::Range), "{wrong:?}");
         }
     }
 }
@@ -127,10 +133,10 @@ fn discards_are_passed_on_only_if_the_volume_allows_it() {
 #[test]
 fn a_disk_that_may_not_be_written_is_read_only() {
     let disk = Disk { is_read_only: true, ..DISK };
-    let mut path = world(&Segment { allows_discards: true, ..segment(SectorBytes::B512) }, disk).unwrap().path;
-    assert_eq!(path.prepare(Direction::Write, place(0, 1, 0)), Err(BlocksError::ReadOnly));
+    let path = world(&Segment { allows_discards: true, ..segment(SectorBytes::B512) }, disk).unwrap().path;
+    assert_eq!(path.prepare(Direction::Write, place(0, 1, PLAIN)), Err(BlocksError::ReadOnly));
     assert_eq!(path.discard(Extent { sector: 0, sectors: 1 }), Err(BlocksError::ReadOnly));
-    assert!(path.prepare(Direction::Read, place(0, 1, 0)).is_ok());
+    assert!(path.prepare(Direction::Read, place(0, 1, PLAIN)).is_ok());
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! Tier 2: an encrypted disk by calls (NOVA, section 4). The program of `disk-calls/*` calls the
+//! worker of what encrypts, which calls on to the worker of the disk, beside one that asks for all
+//! that it may and never picks up; then the file of the host, decrypted here, has what was written.
+//!
+//! `crypto-calls/kill`: the same while either server is killed again and again, or its worker goes
+//! in circles. The volume has no headers: its key goes to the guest as that of every other does.
+
+use super::disk_calls::{self, FOREVER, IMAGE_BYTES};
+use crate::host::place;
+use crate::image::description;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Drive;
+use crate::machine::guest::Guest;
+use crate::machine::streams::Streams;
+use crate::test::scenario::{Bench, Scenario, with_console};
+use anyhow::{Context, Result, anyhow, ensure};
+use luks::{Handover, SectorBytes, SectorCipher, Segment, VolumeKey};
+use std::path::Path;
+use system::{System, Workers};
+
+const SYSTEM: &str = "crypto-calls.toml";
+/// Where the volume lies on the disk.
+const FIRST_BYTE: u64 = 1 << 20;
+/// So many times what it costs to pick up a write, which is not decrypted, a read does at least.
+const DECRYPTED_MIN: u64 = 3;
+/// Who dies, in turn, and how.
+const DEATHS: [(&str, &str); 10] = [
+    ("kill", "crypto"),
+    ("kill", "disk"),
+    ("kill", "disk"),
+    ("kill", "crypto"),
+    ("worker", "crypto"),
+    ("kill", "crypto"),
+    ("worker", "disk"),
+    ("kill", "disk"),
+    ("kill", "crypto"),
+    ("kill", "crypto"),
+];
+
+pub fn scenarios() -> Vec<Scenario> {
+    let [core, client] = [Workers::Core, Workers::Client];
+    vec![
+        Scenario::shared(2, "crypto-calls/q35/1".into(), move |bench| calm(bench, core, "crypto: 1 worker for calls")),
+        Scenario::shared(2, "crypto-calls/worker-each/q35/1".into(), move |bench| {
+            calm(bench, client, "crypto: 2 workers for calls")
+        }),
+        Scenario::shared(4, "crypto-calls/kill/q35/1".into(), kill),
+    ]
+}
+
+fn handover() -> Handover {
+    let (bytes, sector) = (IMAGE_BYTES - FIRST_BYTE, SectorBytes::B4096);
+    let segment = Segment { offset: FIRST_BYTE, bytes, sector, tweak: 0, allows_discards: false };
+    Handover { key: VolumeKey::take(&mut std::array::from_fn(|at| (7 * at + 1) as u8)), segment }
+}
+
+fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<Guest> {
+    let mut streams = Streams::open()?;
+    streams.tell_key(&handover().encode()[..])?;
+    let mut guest = bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine| {
+        machine.has_card = false;
+        machine.drive = Some(Drive { file: image.to_owned(), is_read_only: false });
+        machine.streams = streams.descriptors();
+        machine.command_line.extend(words.iter().map(|word| (*word).to_owned()));
+        Ok(())
+    })?;
+    guest.keep(streams);
+    Ok(guest)
+}
+
+fn description() -> Result<System> {
+    description::load(&place::root().join("system").join(SYSTEM))
+}
+
+/// The program finds nothing wrong, and what it wrote last is in the host's file, encrypted.
+fn calm(bench: &Bench, workers: Workers, line: &str) -> Result<()> {
+    let mut system = description()?;
+    let crypto = system.components.iter_mut().find(|component| component.name == "crypto");
+    crypto.context("the description has no crypto")?.workers = workers;
+    let image = disk_calls::image()?;
+    with_console(boot(bench, &system, image.path(), &[])?, |guest| {
+        disk_calls::is_done(guest, &[line, "encrypted in blocks of 4096 bytes by the processor's instructions"])?;
+        let read_ns = disk_calls::number(guest, "to pick up costs its caller ", " ns for 128 KiB read, ")?;
+        let written_ns = disk_calls::number(guest, " ns for 128 KiB read, ", " ns for as much written")?;
+        println!("     picking up 128 KiB costs its caller {read_ns} ns decrypted, {written_ns} ns written");
+        ensure!(
+            read_ns >= DECRYPTED_MIN * written_ns,
+            "what is decrypted costs {read_ns} ns, what is not {written_ns}"
+        );
+        let mut bytes = std::fs::read(image.path()).context("cannot read the disk's file")?;
+        let Handover { key, segment } = handover();
+        let volume = &mut bytes[FIRST_BYTE as usize..];
+        let whole = volume.len() / 4096 * 4096;
+        SectorCipher::new(&key, &segment).decrypt(0, &mut volume[..whole]).map_err(|why| anyhow!("{why}"))?;
+        disk_calls::check(volume)
+    })
+}
+
+/// Either server ends again and again, and the program goes on.
+fn kill(bench: &Bench) -> Result<()> {
+    let image = disk_calls::image()?;
+    with_console(boot(bench, &description()?, image.path(), &[FOREVER])?, |guest| disk_calls::goes_on(guest, &DEATHS))
+}
