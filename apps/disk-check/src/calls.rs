@@ -42,6 +42,7 @@ const BILLED_SECTORS: u32 = 256;
 const BILLS: u32 = 8;
 /// What stands in the data region before a read.
 const NOTHING: u8 = 0xee;
+const OUT: &str = "the data region is too small";
 const BLOCK_SECTORS: u32 = 8;
 /// A device has so long for a batch, and a host that is busy so many tries.
 const BATCH_NS: u64 = 20_000_000;
@@ -178,8 +179,10 @@ impl Checker {
     /// before, and the call often returns before the device is done.
     async fn trace(&self) -> Result<(), String> {
         let (mut returned, mut told) = (0, String::new());
-        for _ in 0..TRACED {
-            let extent = Extent { sector: 0, sectors: BLOCK_SECTORS };
+        let blocks = self.disk.sectors.min(SECTORS) / u64::from(BLOCK_SECTORS);
+        for number in 0..TRACED as u64 {
+            // Each another block: one that is kept by the server is not read again.
+            let extent = Extent { sector: number % blocks * u64::from(BLOCK_SECTORS), sectors: BLOCK_SECTORS };
             self.session.fill(0, &self.request(Operation::Read, extent, self.place(0)));
             let request_ns = runtime::now_ns();
             let Some(Called { pending: 1, .. }) = self.call(1, 0).await? else {
@@ -201,17 +204,73 @@ impl Checker {
                 ("program", phases.program_ns),
                 ("interrupt", phases.interrupt_ns),
                 ("signal", phases.signal_ns),
-                ("pick-up", pick_up_ns),
-                ("picked-up", picked_ns),
+                ("pick-up", picked_ns),
             ];
             if let Some(two) = all.windows(2).find(|two| two[0].1 > two[1].1) {
                 return Err(format!("{} comes after {}: {all:?}", two[0].0, two[1].0));
             }
             returned += usize::from(returned_ns < phases.interrupt_ns);
             told = all.iter().map(|(name, at_ns)| format!(" {name} {}", at_ns - request_ns)).collect();
+            // It may begin before the signal, if what it hears is of an earlier one.
+            told += &format!(", begun {}", pick_up_ns - request_ns);
         }
         runtime::log!("phases of a read, in ns:{told}");
         runtime::log!("{returned} of {TRACED} calls returned before their interrupt");
+        Ok(())
+    }
+
+    /// Whether a second read of a block is answered by the call that asks for it, and whether it
+    /// gives what was written last, by whatever transport.
+    async fn again(&self) -> Result<(), String> {
+        let extent = Extent { sector: 0, sectors: BLOCK_SECTORS };
+        let [write, read] = [self.place(0), self.place(1)];
+        let mut is_at_once = false;
+        for (round, transport) in [(ROUNDS + 1, Transport::Calls), (ROUNDS + 2, Transport::Ring)] {
+            self.put(round, write, &extent)?;
+            let request = self.request(Operation::Write, extent, write);
+            self.succeed("again", transport, &[request]).await?;
+            for _ in 0..2 {
+                is_at_once = self.read_at_once(extent, read).await?;
+                self.compare(round, read, &extent)?;
+            }
+        }
+        let by = if is_at_once { "the call" } else { "the disk" };
+        runtime::log!("a second read of a block is answered by {by}");
+        Ok(())
+    }
+
+    /// A read by slot 1; whether the call that asked had its answer.
+    async fn read_at_once(&self, extent: Extent, place: u32) -> Result<bool, String> {
+        self.session.fill(1, &self.request(Operation::Read, extent, place));
+        let is_at_once = self.call(2, 0).await?.ok_or("the server ended")?.ended == 2;
+        while !is_at_once && self.call(0, 2).await?.is_none_or(|called| called.ended == 0) {
+            runtime::notified(RAISED).await;
+        }
+        match self.session.ended(1) {
+            Ended::Done => Ok(is_at_once),
+            other => Err(format!("a read ends by {other:?}")),
+        }
+    }
+
+    /// Two reads that are too much for one call of a server that decrypts: of the other it says
+    /// itself that it can be picked up.
+    async fn more(&self) -> Result<(), String> {
+        let sectors = BILLED_SECTORS.min(self.disk.sectors_max);
+        for slot in 0..2 {
+            let place = self.disk.data_offset + slot as u32 * sectors * SECTOR_BYTES as u32;
+            self.session.fill(slot, &self.request(Operation::Read, Extent { sector: 0, sectors }, place));
+        }
+        let mut pending = self.call(3, 0).await?.ok_or("the server ended")?.pending;
+        // Both are done, and all that is said of it until then is heard.
+        runtime::notified(RAISED).await;
+        runtime::sleep(BATCH_NS).await;
+        runtime::timeout(BATCH_NS, runtime::notified(RAISED)).await.ok();
+        while pending != 0 {
+            pending = self.call(0, pending).await?.ok_or("the server ended")?.pending;
+            if pending != 0 {
+                runtime::notified(RAISED).await;
+            }
+        }
         Ok(())
     }
 
@@ -314,7 +373,6 @@ impl Checker {
 
     /// Writes all in pieces, flushes, reads it back and compares.
     async fn round(&self, round: u32, [write, read]: [Transport; 2]) -> Result<(), String> {
-        let out = |_| String::from("the data region is too small");
         let most = self.place_bytes() / SECTOR_BYTES as u32;
         let all = pieces(round, self.disk.sectors.min(SECTORS), self.disk.block_bytes / SECTOR_BYTES as u32, most);
         for (operation, transport) in [(Operation::Write, write), (Operation::Read, read)] {
@@ -323,9 +381,11 @@ impl Checker {
                 let mut requests = Vec::new();
                 for (slot, piece) in some.iter().enumerate() {
                     let place = self.place(slot);
-                    for (at, sector) in (0..piece.sectors as usize).zip(piece.sector..) {
-                        let bytes = if is_read { [NOTHING; 8] } else { word(sector, round) };
-                        self.data.write(place as usize + at * SECTOR_BYTES, &bytes.repeat(64)).map_err(out)?;
+                    if is_read {
+                        let nothing = vec![NOTHING; piece.sectors as usize * SECTOR_BYTES];
+                        self.data.write(place as usize, &nothing).map_err(|_| OUT)?;
+                    } else {
+                        self.put(round, place, piece)?;
                     }
                     requests.push(self.request(operation, *piece, place));
                 }
@@ -340,11 +400,20 @@ impl Checker {
         Ok(())
     }
 
+    /// What is written to a piece in a round.
+    fn put(&self, round: u32, place: u32, piece: &Extent) -> Result<(), String> {
+        for (at, sector) in (0..piece.sectors as usize).zip(piece.sector..) {
+            let bytes = word(sector, round).repeat(SECTOR_BYTES / 8);
+            self.data.write(place as usize + at * SECTOR_BYTES, &bytes).map_err(|_| OUT)?;
+        }
+        Ok(())
+    }
+
     fn compare(&self, round: u32, place: u32, piece: &Extent) -> Result<(), String> {
         for (at, sector) in (0..piece.sectors as usize).zip(piece.sector..) {
             let mut found = [0; SECTOR_BYTES];
             let read = self.data.read(place as usize + at * SECTOR_BYTES, &mut found);
-            read.map_err(|_| "the data region is too small")?;
+            read.map_err(|_| OUT)?;
             let expected = word(sector, round);
             if let Some(wrong) = found.chunks_exact(8).find(|part| **part != expected) {
                 return Err(format!("round {round}: sector {sector} has {wrong:x?}, not {expected:x?}"));
@@ -410,6 +479,8 @@ async fn check(start: &Start) -> Result<(), String> {
     let is_forever = start.command_line().split(' ').any(|told| told == FOREVER);
     if !is_forever {
         checker.trace().await?;
+        checker.again().await?;
+        checker.more().await?;
         checker.bill().await?;
         checker.batches().await?;
         checker.refusals().await?;

@@ -9,8 +9,9 @@
 //!
 //! Invariants: a client has a session of its own with the server behind, whose slots and numbers
 //! are the client's. So what is known of a request is known behind; here is only, for each slot,
-//! whether it ended there and is not decrypted yet. All of it is lost with this server, and asked
-//! again. A call encrypts and decrypts [`SECTORS_MAX`] sectors at most. The time is the client's.
+//! whether it ended there and is not decrypted yet, and a few blocks that were read last (`cache`).
+//! All of it is lost with this server, and asked again. A call encrypts and decrypts
+//! [`SECTORS_MAX`] sectors at most. The time is the client's.
 //!
 //! Deliberately unknown here: devices, channels, keys, who restarts whom.
 
@@ -23,9 +24,13 @@ use contracts::blocks::{BlocksError, Extent};
 use packet::Memory;
 use runtime::Calls;
 
+use cache::{Cache, Changes};
+
 use crate::path::{Direction, Path, Place, SECTORS_MAX};
 use crate::slot::{self, Ended, Operation, Phases, Request};
 use crate::{BATCH_MAX, refused, slots};
+
+mod cache;
 
 /// A worker waits so long for the one behind: less than clients give a call.
 pub(crate) const BEHIND_NS: u64 = 500_000_000;
@@ -46,6 +51,7 @@ pub struct Client<M> {
     first: AtomicU64,
     /// Slots of reads that have ended behind, and are to be decrypted.
     ended_behind: AtomicU64,
+    cache: Cache,
 }
 
 /// What a worker did with a call.
@@ -74,7 +80,7 @@ impl Budget {
 impl<M: Memory> Client<M> {
     /// One that goes that path; with `calls`, if it may call.
     pub fn new(path: Path<M>, calls: Option<Pair>) -> Client<M> {
-        Client { path, calls, first: AtomicU64::new(0), ended_behind: AtomicU64::new(0) }
+        Client { path, calls, first: AtomicU64::new(0), ended_behind: AtomicU64::new(0), cache: Cache::new() }
     }
 
     /// Its path.
@@ -87,16 +93,11 @@ impl<M: Memory> Client<M> {
         self.calls.as_ref()
     }
 
-    /// A life of the client's begins, whose numbers are not below `first`; the server behind has
-    /// been told. Asked again with the same number it changes nothing.
-    pub fn attached(&self, first: u64) {
-        self.first.store(first, Ordering::Release);
-    }
-
     /// Worker: a call. `behind` calls the server behind.
     fn call(
         &self,
         pair: &Pair,
+        changes: &Changes,
         [ask, pick_up, ..]: [u64; 4],
         now_ns: impl Fn() -> u64,
         behind: impl Fn(&Calls, [u64; 4]) -> Result<[u64; 3], Error>,
@@ -111,7 +112,7 @@ impl<M: Memory> Client<M> {
         let mut budget = Budget(SECTORS_MAX);
         let (mut ended, mut ask_behind) = (0, 0);
         for slot in slots(ask) {
-            match self.ask(pair, slot, first, &mut budget, &now_ns) {
+            match self.ask(pair, changes, slot, &mut budget, &now_ns) {
                 Ok(true) => ask_behind |= 1 << slot,
                 // It ended behind: it is picked up below.
                 Ok(false) => {}
@@ -125,7 +126,7 @@ impl<M: Memory> Client<M> {
         let pick_up_behind = pick_up & !self.ended_behind.load(Ordering::Relaxed);
         if ask_behind | pick_up_behind != 0 {
             match behind(&pair.behind, [ask_behind, pick_up_behind, 0, 0]) {
-                Ok([ended_behind, _, 0]) => ended |= self.take_ends(pair, ended_behind),
+                Ok([ended_behind, _, 0]) => ended |= self.take_ends(pair, changes, ended_behind),
                 Ok([.., refused::CALLER]) | Err(Error::PeerDead) => return refuse(refused::CALLER),
                 Ok(_) | Err(_) => return refuse(refused::LATE),
             }
@@ -135,6 +136,7 @@ impl<M: Memory> Client<M> {
         for slot in slots(to_decrypt) {
             match self.decrypt(pair, slot, &mut budget) {
                 Some(how) => {
+                    self.cache.ended(slot);
                     self.answer(pair, slot, how);
                     self.ended_behind.fetch_and(!(1 << slot), Ordering::Relaxed);
                     ended |= 1 << slot;
@@ -150,12 +152,12 @@ impl<M: Memory> Client<M> {
     fn ask(
         &self,
         pair: &Pair,
+        changes: &Changes,
         slot: usize,
-        first: u64,
         budget: &mut Budget,
         now_ns: impl Fn() -> u64,
     ) -> Result<bool, Ended> {
-        let preprocess_ns = now_ns();
+        let (preprocess_ns, first) = (now_ns(), self.first.load(Ordering::Relaxed));
         let asked = slot::copy(pair.client.page, slot).map_err(Ended::Failed)?;
         if asked.number < first {
             return Err(Ended::Failed(BlocksError::Number));
@@ -169,6 +171,11 @@ impl<M: Memory> Client<M> {
                 _ => self.ended_behind.fetch_and(!(1 << slot), Ordering::Relaxed),
             };
         }
+        if asked.operation == Operation::Read
+            && let Some(bytes) = self.cache.look_up(slot, asked.extent, changes)
+        {
+            return Err(self.path.give(place(&asked), &bytes[..]).map_or_else(Ended::Failed, |()| Ended::Done));
+        }
         if asked.operation == Operation::Write {
             if !budget.take(asked.extent.sectors) {
                 return Err(Ended::NotAsked);
@@ -176,6 +183,7 @@ impl<M: Memory> Client<M> {
             self.path.prepare(Direction::Write, place(&asked)).map_err(Ended::Failed)?;
         }
         slot::fill(pair.behind.page, slot, &request);
+        self.cache.asked(slot, changes);
         let phases = Phases { preprocess_ns, submit_ns: now_ns(), ..Phases::default() };
         slot::answer(pair.client.page, slot, Ended::NotAsked, &phases);
         Ok(true)
@@ -195,14 +203,18 @@ impl<M: Memory> Client<M> {
     }
 
     /// What ended behind: reads are to be decrypted; the others, which it gives, have ended here.
-    fn take_ends(&self, pair: &Pair, ended_behind: u64) -> u64 {
+    fn take_ends(&self, pair: &Pair, changes: &Changes, ended_behind: u64) -> u64 {
         let mut ended = 0;
         for slot in slots(ended_behind) {
             let how = slot::ended(pair.behind.page, slot);
-            let is_read = slot::copy(pair.behind.page, slot).is_ok_and(|request| request.operation == Operation::Read);
-            if is_read && how == Ended::Done {
+            let operation = slot::copy(pair.behind.page, slot).map(|request| request.operation);
+            if operation == Ok(Operation::Read) && how == Ended::Done {
                 self.ended_behind.fetch_or(1 << slot, Ordering::Relaxed);
             } else {
+                if !matches!(operation, Ok(Operation::Read | Operation::Flush)) {
+                    changes.count();
+                }
+                self.cache.ended(slot);
                 self.answer(pair, slot, how);
                 ended |= 1 << slot;
             }
@@ -220,7 +232,11 @@ impl<M: Memory> Client<M> {
         if !budget.take(read.extent.sectors) {
             return None;
         }
-        Some(self.path.complete(read).map_or_else(Ended::Failed, |()| Ended::Done))
+        if let Err(why) = self.path.complete(read) {
+            return Some(Ended::Failed(why));
+        }
+        self.cache.fill(slot, read.extent, |bytes| self.path.take(read, bytes).is_ok());
+        Some(Ended::Done)
     }
 
     /// Answers a slot that was asked: when it was where is known here, and behind.
@@ -239,12 +255,13 @@ fn place(request: &Request) -> Place {
 /// The clients of a server before another, in the order of its channels.
 pub struct Front<M> {
     clients: Box<[Client<M>]>,
+    changes: Changes,
 }
 
 impl<M: Memory> Front<M> {
     /// With those clients; it lives as long as the server.
     pub fn leak(clients: Vec<Client<M>>) -> &'static Front<M> {
-        Box::leak(Box::new(Front { clients: clients.into() }))
+        Box::leak(Box::new(Front { clients: clients.into(), changes: Changes::new() }))
     }
 
     /// A client.
@@ -255,6 +272,22 @@ impl<M: Memory> Front<M> {
     /// All of them.
     pub fn clients(&self) -> &[Client<M>] {
         &self.clients
+    }
+
+    /// A life of a client's begins, whose numbers are not below `first`; the server behind has been
+    /// told, so that of its earlier lives nothing is under way. Asked again with the same number it
+    /// goes on.
+    pub fn attached(&self, client: usize, first: u64) {
+        self.written();
+        if let Some(client) = self.client(client) {
+            client.first.store(first, Ordering::Release);
+        }
+    }
+
+    /// A write or a discard that came by a ring has ended, and is not answered yet: what was read
+    /// before it is given out no more.
+    pub fn written(&self) {
+        self.changes.count();
     }
 
     /// Worker: a call of the client with that badge, and the client.
@@ -268,7 +301,7 @@ impl<M: Memory> Front<M> {
         let all = self.clients.iter().filter_map(|client| Some((client, client.calls()?)));
         let found = all.into_iter().find(|(_, pair)| pair.client.badge == badge);
         let unknown = (refuse(refused::CALLER), None);
-        found.map_or(unknown, |(client, pair)| (client.call(pair, words, now_ns, behind), Some(pair)))
+        found.map_or(unknown, |(client, pair)| (client.call(pair, &self.changes, words, now_ns, behind), Some(pair)))
     }
 }
 

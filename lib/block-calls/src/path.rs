@@ -167,6 +167,24 @@ impl<M: Memory> Path<M> {
         })
     }
 
+    /// Gives the client bytes that a read of that place would bring.
+    ///
+    /// # Errors
+    /// Those of [`check`](Path::check).
+    pub fn give(&self, place: Place, bytes: &[u8]) -> Result<(), BlocksError> {
+        self.check(Direction::Read, place)?;
+        self.plain.write(place.offset as usize, bytes).map_err(|_| BlocksError::Range)
+    }
+
+    /// Takes the client's bytes at that place.
+    ///
+    /// # Errors
+    /// Those of [`check`](Path::check).
+    pub fn take(&self, place: Place, bytes: &mut [u8]) -> Result<(), BlocksError> {
+        self.check(Direction::Read, place)?;
+        self.plain.read(place.offset as usize, bytes).map_err(|_| BlocksError::Range)
+    }
+
     /// The client's place of a request that has that one for the disk's server.
     ///
     /// # Errors

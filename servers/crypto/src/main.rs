@@ -158,10 +158,13 @@ impl Session {
         self.service.ways.get(self.number).map(|way| &way.disk).ok_or(BlocksError::Io)
     }
 
+    fn front(&self) -> Result<&'static Front<Shared>, BlocksError> {
+        self.service.front.borrow().unwrap_or(Err(BlocksError::Io))
+    }
+
     /// The client's way through the cipher, when that is open.
-    fn client(&self) -> Result<&'static Client<Shared>, BlocksError> {
-        let opened = self.service.front.borrow().unwrap_or(Err(BlocksError::Io));
-        opened?.client(self.number).ok_or(BlocksError::Io)
+    fn path(&self) -> Result<&'static Path<Shared>, BlocksError> {
+        self.front()?.client(self.number).map(Client::path).ok_or(BlocksError::Io)
     }
 }
 
@@ -169,14 +172,13 @@ impl BlocksServer for Session {
     async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
         self.service.opened().await;
         answered(self.disk()?.attach(first).await)?;
-        let client = self.client()?;
-        client.attached(first);
-        Ok(client.path().seen())
+        self.front()?.attached(self.number, first);
+        Ok(self.path()?.seen())
     }
 
     async fn read(&self, _: &Peer, number: u64, extent: Extent, offset: u32) -> Result<(), BlocksError> {
         self.service.opened().await;
-        let (path, place) = (self.client()?.path(), Place { extent, offset });
+        let (path, place) = (self.path()?, Place { extent, offset });
         let from = path.prepare(Direction::Read, place)?;
         answered(self.disk()?.read(number, from.extent, from.offset).await)?;
         path.complete(place)
@@ -184,8 +186,10 @@ impl BlocksServer for Session {
 
     async fn write(&self, _: &Peer, number: u64, extent: Extent, offset: u32) -> Result<(), BlocksError> {
         self.service.opened().await;
-        let to = self.client()?.path().prepare(Direction::Write, Place { extent, offset })?;
-        answered(self.disk()?.write(number, to.extent, to.offset).await)
+        let to = self.path()?.prepare(Direction::Write, Place { extent, offset })?;
+        let written = answered(self.disk()?.write(number, to.extent, to.offset).await);
+        self.front()?.written();
+        written
     }
 
     async fn flush(&self, _: &Peer, number: u64) -> Result<Flushed, BlocksError> {
@@ -195,8 +199,10 @@ impl BlocksServer for Session {
 
     async fn discard(&self, _: &Peer, number: u64, extent: Extent) -> Result<(), BlocksError> {
         self.service.opened().await;
-        let extent = self.client()?.path().discard(extent)?;
-        answered(self.disk()?.discard(number, extent).await)
+        let extent = self.path()?.discard(extent)?;
+        let discarded = answered(self.disk()?.discard(number, extent).await);
+        self.front()?.written();
+        discarded
     }
 
     async fn write_zeroes(&self, _: &Peer, _: u64, _: Extent, _: bool) -> Result<(), BlocksError> {

@@ -89,7 +89,7 @@ impl World {
         let part = (PLAIN, REGION_BYTES as u32 - PLAIN);
         let path = Path::new(&handover(), DISK, plain.clone(), part, encrypted.clone()).unwrap();
         let front = Front::leak(Vec::from([Client::new(path, Some(Pair { client, behind: behind.clone() }))]));
-        front.clients()[0].attached(FIRST);
+        front.attached(0, FIRST);
         front
     }
 
@@ -270,11 +270,130 @@ fn what_an_earlier_life_left_is_nobodys() {
     assert_eq!(world.device(&mut disk), 2);
     assert!(world.call(0, 3).is_more);
     world.desk.attached(0, FIRST + 100);
-    world.front.clients()[0].attached(FIRST + 100);
+    world.front.attached(0, FIRST + 100);
     world.fill(1, &request(Operation::Read, 100, 0, 8, 0));
     assert_eq!(world.call(2, 0).words, [0, 2, 0]);
     assert_eq!(world.device(&mut disk), 1);
     assert_eq!((world.call(0, 2).words, slot::ended(world.page, 1)), ([2, 0, 0], Ended::Done));
+}
+
+/// The slots have been used: of others it is not known whether something is under way behind.
+fn used(world: &World, disk: &mut [u8]) {
+    for slot in 0..2 {
+        world.fill(slot, &request(Operation::Read, 500 + slot as u64, 1024, 8, 0));
+    }
+    assert_eq!(world.call(3, 0).words, [0, 3, 0]);
+    assert_eq!(world.device(disk), 2);
+    assert_eq!(world.call(0, 3).words, [3, 0, 0]);
+}
+
+/// A read of the block at sector 8 by slot 0: whether it was answered at once, and its first byte.
+fn read_block(world: &World, disk: &mut [u8], number: u64) -> (bool, u8) {
+    world.plain.borrow_mut().fill(0xee);
+    world.fill(0, &request(Operation::Read, number, 8, 8, 0));
+    let is_at_once = world.call(1, 0) == DONE;
+    if !is_at_once {
+        assert_eq!(world.device(disk), 1);
+        assert_eq!(world.call(0, 1), DONE);
+    }
+    assert_eq!(slot::ended(world.page, 0), Ended::Done);
+    (is_at_once, world.plain.borrow()[PLAIN as usize + 4095])
+}
+
+fn encrypted(byte: u8) -> Vec<u8> {
+    let mut bytes = vec![byte; 4096];
+    SectorCipher::new(&handover().key, &handover().segment).encrypt(8 * 512, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_second_read_of_a_block_is_answered_at_once_until_something_is_written() {
+    let (world, mut disk) = (World::new(), disk());
+    let at = (SEGMENT_SECTORS as usize + 8) * 512;
+    disk[at..][..4096].copy_from_slice(&encrypted(1));
+    used(&world, &mut disk);
+    assert_eq!(read_block(&world, &mut disk, 1), (false, 1));
+    let calls_behind = world.calls_behind.get();
+    assert_eq!(read_block(&world, &mut disk, 2), (true, 1));
+    assert_eq!(read_block(&world, &mut disk, 3), (true, 1));
+    assert_eq!(world.calls_behind.get(), calls_behind);
+    // By this client, by a ring, and by an earlier life.
+    world.plain.borrow_mut()[PLAIN as usize + 8192..][..4096].fill(2);
+    world.fill(1, &request(Operation::Write, 4, 8, 8, 8192));
+    assert_eq!(world.call(2, 0).words, [0, 2, 0]);
+    assert_eq!(read_block_while(&world), (true, 1), "the write has not ended");
+    assert_eq!(world.device(&mut disk), 1);
+    assert_eq!(world.call(0, 2).words, [2, 0, 0]);
+    assert_eq!(read_block(&world, &mut disk, 6), (false, 2));
+    assert_eq!(read_block(&world, &mut disk, 7), (true, 2));
+    disk[at..][..4096].copy_from_slice(&encrypted(3));
+    world.front.written();
+    assert_eq!(read_block(&world, &mut disk, 8), (false, 3));
+    disk[at..][..4096].copy_from_slice(&encrypted(4));
+    world.front.attached(0, FIRST);
+    assert_eq!(read_block(&world, &mut disk, 9), (false, 4));
+}
+
+/// The same of a block that is here, while something else is under way.
+fn read_block_while(world: &World) -> (bool, u8) {
+    world.fill(0, &request(Operation::Read, 5, 8, 8, 0));
+    (world.call(1, 0) == DONE, world.plain.borrow()[PLAIN as usize + 4095])
+}
+
+/// A read that was done before a write and is picked up after it is no block to be given out.
+#[test]
+fn what_was_read_before_a_write_is_not_kept() {
+    let (world, mut disk) = (World::new(), disk());
+    let at = (SEGMENT_SECTORS as usize + 8) * 512;
+    disk[at..][..4096].copy_from_slice(&encrypted(1));
+    used(&world, &mut disk);
+    world.fill(0, &request(Operation::Read, 1, 8, 8, 0));
+    assert_eq!(world.call(1, 0), PENDING);
+    assert_eq!(world.device(&mut disk), 1);
+    disk[at..][..4096].copy_from_slice(&encrypted(2));
+    world.front.written();
+    // Asked again, it is the same one still.
+    assert_eq!(world.call(1, 0), DONE);
+    assert_eq!(world.plain.borrow()[PLAIN as usize + 4095], 1);
+    assert_eq!(read_block(&world, &mut disk, 2), (false, 2));
+    // A successor does not know of what is under way.
+    world.fill(0, &request(Operation::Read, 3, 1032, 8, 0));
+    assert_eq!(world.call(1, 0), PENDING);
+    let world = world.again();
+    assert_eq!(read_block_of_a_successor(&world, &mut disk), (false, 2));
+    assert_eq!(read_block(&world, &mut disk, 6), (true, 2));
+}
+
+/// The slot's first request in a life of the server ends, and is not kept.
+fn read_block_of_a_successor(world: &World, disk: &mut [u8]) -> (bool, u8) {
+    world.fill(0, &request(Operation::Read, 3, 1032, 8, 0));
+    assert_eq!(world.call(1, 0), PENDING, "it joins");
+    assert_eq!(world.device(disk), 1);
+    assert_eq!(world.call(0, 1), DONE);
+    world.fill(0, &request(Operation::Read, 4, 1032, 8, 0));
+    assert_eq!(world.call(1, 0), PENDING, "it was not kept");
+    assert_eq!(world.device(disk), 1);
+    assert_eq!(world.call(0, 1), DONE);
+    read_block(world, disk, 5)
+}
+
+/// What a slot asked in an earlier life of the server has to end behind, though its block is here.
+#[test]
+fn a_slot_that_may_be_under_way_is_not_answered_from_what_is_kept() {
+    let (world, mut disk) = (World::new(), disk());
+    let at = (SEGMENT_SECTORS as usize + 8) * 512;
+    disk[at..][..4096].copy_from_slice(&encrypted(1));
+    world.fill(1, &request(Operation::Read, 1, 8, 8, 8192));
+    assert_eq!(world.call(2, 0).words, [0, 2, 0]);
+    assert_eq!(world.device(&mut disk), 1);
+    let world = world.again();
+    // The first of a slot is not kept.
+    assert_eq!([2, 3, 4].map(|number| read_block(&world, &mut disk, number).0), [false, false, true]);
+    let calls_behind = world.calls_behind.get();
+    assert_eq!((world.call(2, 0).words, slot::ended(world.page, 1)), ([2, 0, 0], Ended::Done));
+    assert_eq!(world.calls_behind.get(), calls_behind + 1);
+    world.fill(1, &request(Operation::Read, 5, 1024, 8, 8192));
+    assert_eq!(world.call(2, 0).words, [0, 2, 0]);
 }
 
 #[test]
