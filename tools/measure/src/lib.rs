@@ -15,6 +15,7 @@
 pub mod arrays;
 pub mod calls;
 pub mod descriptors;
+pub mod disk;
 pub mod memory;
 pub mod model;
 pub mod network;

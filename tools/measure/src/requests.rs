@@ -77,7 +77,7 @@ pub fn run(port: u16, names: &[&str], words: &[&str], setting: &Setting) -> Resu
     wait(port, asked.map_or(Request::Page, |row| row.request))?;
     for name in names {
         if let Some(row) = ROWS.iter().find(|row| row.name == *name) {
-            rows::tell_about(row.name, || rows::in_child(row.name, || row.measure(port)));
+            rows::tell_about(row.name, || rows::in_child(row.name, rows::LIMIT_S, || row.measure(port)));
         }
         rows::ROWS.iter().filter(|row| row.name == *name).for_each(|row| rows::run(row, setting));
     }

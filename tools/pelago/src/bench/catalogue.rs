@@ -60,6 +60,8 @@ pub enum Source {
     Outside { machine: MachineType, experiment: Experiment, figure: usize },
     /// A row of the measuring program (`tools/measure`), in both systems.
     Program { row: &'static str, made: Made },
+    /// A row of the measuring program on a disk, in both systems.
+    Disk { row: &'static str, is_encrypted: bool },
     /// A row of our own component `bench` (`apps/bench`), and beside it the measuring program's row
     /// that comes nearest in Linux.
     Inside { row: &'static str, beside: Option<&'static str> },
@@ -82,8 +84,9 @@ impl Entry {
     /// Units of its rows at that number of cores.
     pub fn units(&self, cpus: u32) -> Vec<Unit> {
         let faults = self.by_name().then_some(Unit::Faults);
+        let processor = matches!(self.source, Source::Disk { .. }).then_some(Unit::Us);
         let instructions = (self.counts && cpus == 1).then_some(Unit::Instructions);
-        [Some(self.unit), faults, instructions].into_iter().flatten().collect()
+        [Some(self.unit), faults, processor, instructions].into_iter().flatten().collect()
     }
 
     /// Measured only where it is asked for by name: its guests take more memory than the others.
@@ -96,7 +99,7 @@ impl Entry {
         match self.source {
             Source::Program { row, .. } | Source::Layouts { beside: row, .. } => Some(row),
             Source::Inside { beside, .. } => beside,
-            Source::Outside { .. } => None,
+            Source::Outside { .. } | Source::Disk { .. } => None,
         }
     }
 
@@ -140,6 +143,16 @@ const fn rate(name: &'static str, unit: Unit, made: Made, paper: &'static str) -
 
 const fn inside(name: &'static str, row: &'static str, beside: Option<&'static str>) -> Entry {
     Entry { name, unit: Unit::Ns, counts: true, paper: "", source: Source::Inside { row, beside } }
+}
+
+/// The name has the row's, and `encrypted` where it is.
+const fn disk(name: &'static str, row: &'static str, is_encrypted: bool) -> Entry {
+    Entry { name, unit: Unit::Ns, counts: true, paper: "", source: Source::Disk { row, is_encrypted } }
+}
+
+/// Several processes beside each other are not told apart in a count.
+const fn deep(name: &'static str, row: &'static str, is_encrypted: bool) -> Entry {
+    Entry { counts: false, ..disk(name, row, is_encrypted) }
 }
 
 const fn layouts(row: &'static str, beside: &'static str, paper: &'static str) -> Entry {
@@ -208,6 +221,33 @@ pub const ENTRIES: &[Entry] = &[
     rate("tcp-stream", Unit::MegabitsPerSecond, CHUNK, ""),
     rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
     rate("word-index", Unit::MegabitsPerSecond, TEXT, "Corey fig. 10"),
+    disk("disk-read/cached/4k", "disk-read/cached/4k", false),
+    disk("disk-read/sequential/4k", "disk-read/sequential/4k", false),
+    disk("disk-read/sequential/1m", "disk-read/sequential/1m", false),
+    disk("disk-read/random/4k", "disk-read/random/4k", false),
+    disk("disk-read/random/64k", "disk-read/random/64k", false),
+    deep("disk-read/random/4k/32", "disk-read/random/4k/32", false),
+    disk("disk-write/sequential/4k", "disk-write/sequential/4k", false),
+    disk("disk-write/sequential/1m", "disk-write/sequential/1m", false),
+    disk("disk-write/random/4k", "disk-write/random/4k", false),
+    disk("disk-sync/4k", "disk-sync/4k", false),
+    deep("disk-sync/4k/32", "disk-sync/4k/32", false),
+    disk("disk-create-unlink", "disk-create-unlink", false),
+    disk("disk-sqlite-insert", "disk-sqlite-insert", false),
+    program("disk-cipher/4k", ""),
+    disk("disk-read/cached/4k/encrypted", "disk-read/cached/4k", true),
+    disk("disk-read/sequential/4k/encrypted", "disk-read/sequential/4k", true),
+    disk("disk-read/sequential/1m/encrypted", "disk-read/sequential/1m", true),
+    disk("disk-read/random/4k/encrypted", "disk-read/random/4k", true),
+    disk("disk-read/random/64k/encrypted", "disk-read/random/64k", true),
+    deep("disk-read/random/4k/32/encrypted", "disk-read/random/4k/32", true),
+    disk("disk-write/sequential/4k/encrypted", "disk-write/sequential/4k", true),
+    disk("disk-write/sequential/1m/encrypted", "disk-write/sequential/1m", true),
+    disk("disk-write/random/4k/encrypted", "disk-write/random/4k", true),
+    disk("disk-sync/4k/encrypted", "disk-sync/4k", true),
+    deep("disk-sync/4k/32/encrypted", "disk-sync/4k/32", true),
+    disk("disk-create-unlink/encrypted", "disk-create-unlink", true),
+    disk("disk-sqlite-insert/encrypted", "disk-sqlite-insert", true),
     inside("inside/null-call", "null-call", Some("getppid")),
     inside("inside/portal-call-and-reply", "portal-call-and-reply", Some("futex-round-trip/processes")),
     inside("inside/portal-call-through-3-servers", "portal-call-through-3-servers", None),
@@ -267,6 +307,11 @@ mod tests {
         for (index, entry) in ENTRIES.iter().enumerate() {
             assert!(ENTRIES[..index].iter().all(|other| other.name != entry.name), "{}", entry.name);
             assert!(entry.beside().is_none_or(known), "{}", entry.name);
+            if let Source::Disk { row, is_encrypted } = entry.source {
+                let name = entry.name.strip_suffix("/encrypted");
+                assert_eq!((name.unwrap_or(entry.name), name.is_some()), (row, is_encrypted));
+                assert!(known(row), "{row}");
+            }
         }
     }
 

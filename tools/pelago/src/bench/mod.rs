@@ -12,6 +12,7 @@ mod clients;
 pub mod coherence;
 mod compare;
 pub mod counts;
+mod disk;
 mod inside;
 pub mod instruments;
 mod known;
@@ -195,6 +196,7 @@ fn measure(options: &Options) -> Result<Results> {
 /// Everything of one system at one number of cores, once.
 fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, say: &dyn Fn(&str), results: &mut Results) {
     program::turn(systems, chosen, side, cpus, None, say, results);
+    disk::turn(systems, chosen, (side, cpus), None, say, results);
     if side == Side::Pelago {
         inside::turn(systems, chosen, cpus, None, say, results);
         layouts::turn(systems, chosen, cpus, None, say, results);
@@ -239,6 +241,7 @@ fn count(systems: &Systems, chosen: &[&Entry], say: &dyn Fn(&str), results: &mut
     for side in [Side::Pelago, Side::Linux] {
         let say = |what: &str| say(&format!("counting instructions, {}: {what}", side.name()));
         program::turn(systems, chosen, side, 1, Some(&plugin), &say, results);
+        disk::turn(systems, chosen, (side, 1), Some(&plugin), &say, results);
         requests::turn(systems, chosen, side, &plugin, &say, results);
         if side == Side::Pelago {
             inside::turn(systems, chosen, 1, Some(&plugin), &say, results);

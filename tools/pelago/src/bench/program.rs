@@ -6,6 +6,7 @@
 
 use super::catalogue::{Entry, Made, Source};
 use super::layouts;
+use super::outside::cpu_us;
 use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
 use crate::bench::counts::{self, Count};
@@ -15,6 +16,7 @@ use crate::image::machine_type::MachineType;
 use crate::machine::guest::{Event, Guest};
 use anyhow::Result;
 use coherence::Report;
+use measure_core::sample::SAMPLES;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -26,8 +28,12 @@ const SILENCE_COUNTING: Duration = Duration::from_secs(240);
 
 /// What one row gave, per operation.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Given {
+pub struct Given {
     ns: Vec<f64>,
+    /// All that was measured.
+    operations: f64,
+    /// The emulator's processor time from the row's begin to its end.
+    processor_us: f64,
     /// Of pages, per operation.
     faults: Vec<f64>,
     count: Option<Count>,
@@ -37,15 +43,32 @@ struct Given {
 
 /// What the program has said.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     rows: HashMap<String, Given>,
     /// `bound` or `free`.
     placement: Option<String>,
 }
 
+impl Seen {
+    /// What a row gave.
+    pub fn given(&self, row: &str) -> Option<&Given> {
+        self.rows.get(row)
+    }
+}
+
 impl Given {
-    fn times(&self, made: Made) -> Column {
+    /// Times of an operation.
+    pub fn times(&self, made: Made) -> Column {
         let samples = self.ns.iter().map(|&ns| made.figure(ns)).collect();
+        Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
+    }
+
+    /// Microseconds of this machine's processors for each operation, with what comes before the
+    /// first and one stretch that warms up.
+    pub fn processor(&self) -> Column {
+        let is_known = self.operations > 0.0 && self.processor_us > 0.0;
+        let operations = self.operations * (SAMPLES as f64 + 1.0) / SAMPLES as f64;
+        let samples = if is_known { vec![self.processor_us / operations] } else { Vec::new() };
         Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
     }
 
@@ -139,7 +162,7 @@ fn distrust_unless_known(given: &mut HashMap<String, Given>) {
 }
 
 /// Runs `once` as often as guests die.
-fn all(names: &[&str], mut once: impl FnMut(&[&str], &mut Seen) -> Result<()>) -> Seen {
+pub fn all(names: &[&str], mut once: impl FnMut(&[&str], &mut Seen) -> Result<()>) -> Seen {
     let mut seen = Seen::default();
     let mut left = names.to_vec();
     while !left.is_empty() {
@@ -195,7 +218,7 @@ fn once(
         Some(plugin) => {
             hear_counts(&mut guest, &Counting { plugin, functions: systems.functions, of: Count::of }, say, seen)
         }
-        None => hear(&mut guest, SILENCE, say, seen),
+        None => hear_times(&mut guest, say, seen),
     }
 }
 
@@ -240,6 +263,11 @@ fn hear_counts(guest: &mut Guest, counting: &Counting, say: &dyn Fn(&str), seen:
     result
 }
 
+/// Hears a guest whose rows are timed.
+pub fn hear_times(guest: &mut Guest, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
+    hear(guest, SILENCE, say, seen)
+}
+
 /// Hears what the program says; prints the end of the console if that is not all.
 fn hear(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
     let result = read(guest, limit, say, seen);
@@ -268,6 +296,7 @@ fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen)
                     return Ok(());
                 }
                 take(text, say, seen);
+                note_processor(guest.process_id(), text, seen)?;
             }
             Ok(Some(_)) => {}
             Ok(None) => anyhow::bail!("the guest ended during this row; the end of its console is above"),
@@ -279,6 +308,16 @@ fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen)
             }
         }
     }
+}
+
+/// At a row's begin and end, by its line.
+fn note_processor(emulator: u32, text: &str, seen: &mut Seen) -> Result<()> {
+    let Some((name, when @ ("begin" | "end"))) = text.split_once(' ') else { return Ok(()) };
+    if let Some(given) = seen.rows.get_mut(name) {
+        let now = cpu_us(emulator)?;
+        given.processor_us = if when == "begin" { now } else { now - given.processor_us };
+    }
+    Ok(())
 }
 
 /// One line, without `measure: `.
@@ -307,6 +346,7 @@ fn take(text: &str, say: &dyn Fn(&str), seen: &mut Seen) {
     } else if let Some((ns, operations, faults)) = sample(rest)
         && operations > 0.0
     {
+        row.operations += operations;
         row.ns.push(ns / operations);
         row.faults.push(faults / operations);
     }
@@ -336,6 +376,9 @@ mod tests {
         assert_eq!(given["a"].ns, [10.0, 12.0]);
         assert_eq!(given["a"].times(Made::Rate).samples[0], 1e8);
         assert_eq!(given["a"].faults(4.0).samples, [0.0, 2.0]);
+        assert!(given["a"].processor().samples.is_empty());
+        let busy = Given { processor_us: 64.0, operations: 30.0, ..Given::default() };
+        assert_eq!(busy.processor().samples, [2.0]);
         assert_eq!(given["a"].failed, None);
     }
 

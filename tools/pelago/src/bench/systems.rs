@@ -60,7 +60,8 @@ impl Boot<'_> {
         Boot { machine, cpus, words: &[], port: None, socket: None, instruments: None, shows_memory: false }
     }
 
-    fn adjust(&self, machine: &mut Machine, memory_bytes: u64) {
+    /// Makes the machine what this boot is to have.
+    pub fn adjust(&self, machine: &mut Machine, memory_bytes: u64) {
         machine.machine = self.machine;
         machine.memory_bytes = memory_bytes;
         machine.shows_memory = self.shows_memory;
@@ -119,6 +120,11 @@ impl Systems {
     /// The measuring program.
     pub fn measure(&self) -> &Path {
         &self.measure
+    }
+
+    /// Our system.
+    pub fn pelago(&self) -> &Testbed {
+        &self.pelago
     }
 
     /// Memory of each guest.

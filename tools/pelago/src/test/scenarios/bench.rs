@@ -24,6 +24,9 @@ const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35
 const COUNTED: [&str; 3] = ["getppid", "dup-close/processes", "page-touch/processes"];
 /// Counted with its parts.
 const REQUEST: &str = "redis-get/1-client";
+/// Read from a disk.
+const DISK: &str = "disk-read/random/64k";
+const DISK_ENCRYPTED: &str = "disk-read/random/64k/encrypted";
 /// The same programs in both systems: their own instructions differ by less, as part of Linux's.
 const PROGRAMS_MARGIN: f64 = 0.15;
 /// Two runs differ by less, in per cent.
@@ -38,6 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::alone(5, "bench/smoke".into(), smoke),
         Scenario::shared(5, "bench/counts".into(), both_count),
         Scenario::shared(5, "bench/requests".into(), requests),
+        Scenario::shared(5, "bench/disk".into(), disk),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
         Scenario::shared(5, "bench/guest-dies".into(), guest_dies),
@@ -108,6 +112,29 @@ fn smoke(_: &Bench) -> Result<()> {
     ensure!(ready < linux, "Pelago needs {ready:?} ms to be ready, Linux {linux:?}");
     same_results(&kept)?;
     draw(&kept)
+}
+
+/// Reads of a disk and of an encrypted one, in time and in the host's processor time.
+fn disk(_: &Bench) -> Result<()> {
+    need_linux()?;
+    for (program, package) in [("mkfs.ext4", "e2fsprogs"), ("dmsetup", "dmsetup")] {
+        crate::host::path::find_of_root(program).ok_or(Skip::Package { program, package })?;
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let kept = folder.path().join("results.json");
+    let short = [DISK, "--cpus", "1", "--rounds", "1", "--measure", "times", "--json"];
+    let output = bench(&short, |tool| {
+        tool.arg(&kept);
+    })?;
+    ensure!(output.status.success(), "it failed:\n{}", told(&output));
+    let results: Value = serde_json::from_slice(&crate::host::files::read(&kept)?)?;
+    let rows = results["rows"].as_array().context("the results have no rows")?;
+    for (name, unit) in [DISK, DISK_ENCRYPTED].into_iter().flat_map(|name| ["ns", "us"].map(|unit| (name, unit))) {
+        let row = rows.iter().find(|row| row["name"] == name && row["unit"] == unit);
+        let row = row.with_context(|| format!("the results lack {name} in {unit}"))?;
+        ensure!(measured(row, "ours") && measured(row, "linux"), "{name} lacks figures: {row}");
+    }
+    Ok(())
 }
 
 /// Instructions of both systems side by side: they repeat, and Linux's are what is known of it.
