@@ -101,5 +101,43 @@ mod tests {
         let mut table = Table::default();
         assert_eq!(table.register(entry("", 0, 1)), Err(NamesError::BadName));
         assert_eq!(table.register(entry("a-name-of-more-than-thirty-one-bytes", 0, 1)), Err(NamesError::BadName));
+        let of = |component: &str, contract: &str| Named { contract: contract.into(), ..entry(component, 0, 1) };
+        let (longest, longer) = ("x".repeat(NAME_BYTES_MAX), "x".repeat(NAME_BYTES_MAX + 1));
+        assert_eq!(table.register(of(&longest, &longest)), Ok(true));
+        for (component, contract) in [(&*longer, "files"), ("fs", &longer), ("fs", "")] {
+            assert_eq!(table.register(of(component, contract)), Err(NamesError::BadName));
+        }
+    }
+
+    #[test]
+    fn what_serves_a_contract_is_told_apart_from_what_serves_others() {
+        let mut table = Table::default();
+        let of = |component: &str, contract: &str| Named { contract: contract.into(), ..entry(component, 0, 1) };
+        for (component, contract) in [("fs", "files"), ("volume", "files"), ("fs", "descriptions"), ("tcp", "sockets")]
+        {
+            assert_eq!(table.register(of(component, contract)), Ok(true));
+        }
+        let found = |table: &Table, contract, index| table.find(contract, 0, index).ok().map(|it| it.component.clone());
+        assert_eq!([0, 1].map(|index| found(&table, "files", index)), ["fs", "volume"].map(|name| Some(name.into())));
+        assert_eq!((found(&table, "files", 2), found(&table, "fil", 0)), (None, None));
+        // Of the same generation on another core: it was told wrongly before, or moved.
+        let moved = Named { core: 3, ..of("fs", "files") };
+        assert_eq!((table.register(moved.clone()), table.register(moved)), (Ok(true), Ok(false)));
+        assert_eq!(found(&table, "files", 0).as_deref(), Some("volume"), "it is nearer now");
+        assert_eq!(table.unregister("fs"), ["descriptions", "files"]);
+        assert_eq!(table.unregister("fs"), [""; 0]);
+        assert_eq!((found(&table, "files", 1), found(&table, "sockets", 0).as_deref()), (None, Some("tcp")));
+    }
+
+    #[test]
+    fn a_full_table_takes_what_it_knows_and_nothing_else() {
+        let mut table = Table::default();
+        for number in 0..ENTRIES_MAX {
+            assert_eq!(table.register(entry(&number.to_string(), 0, 1)), Ok(true));
+        }
+        assert_eq!(table.register(entry("one-more", 0, 1)), Err(NamesError::Full));
+        assert_eq!(table.register(entry("7", 0, 2)), Ok(true));
+        assert_eq!(table.unregister("8"), ["files"]);
+        assert_eq!(table.register(entry("one-more", 0, 1)), Ok(true));
     }
 }
