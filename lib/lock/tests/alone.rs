@@ -1,0 +1,195 @@
+//! What one thread can see of each part: case by case, the same in each run.
+#![cfg(not(loom))]
+#![forbid(unsafe_code)]
+
+use lock::{
+    AtomicU64, Entry, Kind, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Section, Shootdown, Spare, Table,
+};
+use std::cell::{Cell, RefCell};
+
+/// One that is alone waits for nobody.
+#[derive(Default)]
+struct Never;
+
+impl Relax for Never {
+    fn relax(&mut self) {
+        panic!("it waits, and nobody else is there");
+    }
+}
+
+#[test]
+fn kinds_are_known_by_number() {
+    let known: Vec<_> = (0..9).map_while(Kind::decode).collect();
+    assert_eq!(known, Kind::ALL);
+    assert!(Kind::ALL.iter().zip(0..).all(|(kind, number)| *kind as u64 == number));
+    assert_eq!(Kind::ALL.map(|kind| kind.lines(7)), [1, 1, 7, 7]);
+}
+
+#[test]
+fn a_lock_is_free_while_nobody_has_it_to_write() {
+    for kind in Kind::ALL {
+        let (word, lines) = (AtomicU64::new(0), [Line::new(), Line::new()]);
+        let lock = Lock::new(kind, &word, &lines[..kind.lines(2)]);
+        assert!(lock.is_free());
+        let held = lock.write::<Never>(1);
+        assert!(!lock.is_free());
+        drop(held);
+        assert!(lock.is_free());
+        drop(lock.read::<Never>(0));
+        assert!(lock.is_free(), "{kind:?}");
+    }
+}
+
+#[test]
+fn readers_hold_a_lock_together_if_its_kind_knows_them() {
+    for kind in [Kind::ReadWrite, Kind::ScalableReadWrite] {
+        let (word, lines) = (AtomicU64::new(0), [Line::new(), Line::new()]);
+        let lock = Lock::new(kind, &word, &lines[..kind.lines(2)]);
+        let both = [0, 1].map(|core| lock.read::<Never>(core));
+        drop(both);
+        drop(lock.write::<Never>(0));
+        assert_eq!((lock.stat().acquires, lock.stat().waits), (3, 0), "{kind:?}");
+    }
+}
+
+static READER: Reader = Reader::new();
+static OUTSIDE: Reader = Reader::new();
+
+std::thread_local! {
+    static OPEN: RefCell<Option<Section<'static>>> = const { RefCell::new(None) };
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Ends the open section at the third look.
+#[derive(Default)]
+struct Ending;
+
+impl Relax for Ending {
+    fn relax(&mut self) {
+        LOOKS.set(LOOKS.get() + 1);
+        if LOOKS.get() == 3 {
+            drop(OPEN.take().expect("nobody waits for what has ended"));
+        }
+    }
+}
+
+#[test]
+fn a_section_is_waited_for_until_it_ends() {
+    OPEN.set(Some(READER.enter()));
+    Reader::wait_for_all::<Ending>([&OUTSIDE, &READER].into_iter());
+    assert_eq!(LOOKS.get(), 3);
+    // Those that have ended are not, and another may begin.
+    Reader::wait_for_all::<Never>([&OUTSIDE, &READER].into_iter());
+    drop(READER.enter());
+    Reader::wait_for_all::<Never>([&OUTSIDE, &READER].into_iter());
+}
+
+#[test]
+#[should_panic(expected = "a read section inside another")]
+fn a_section_inside_another_is_a_mistake() {
+    let reader = Reader::new();
+    let _outer = reader.enter();
+    let _inner = reader.enter();
+}
+
+#[test]
+fn who_asks_for_an_invalidation_is_answered_after_it() {
+    let asked = Shootdown::<2>::new();
+    assert!(!asked.is_asked());
+    assert!(asked.ask(3), "the first of a word rings");
+    assert!(!asked.ask(5), "the second has nobody rung twice");
+    assert!(asked.ask(64 + 3));
+    assert!(asked.is_asked());
+    let open = |asker: &usize| !asked.is_answered(*asker);
+    let all: Vec<_> = (0..128).filter(open).collect();
+    assert_eq!(all, [3, 5, 67]);
+    let mut flushes = 0;
+    let times = asked.answer(|| {
+        flushes += 1;
+        match flushes {
+            // Not yet answered, and one comes that this flush is too early for.
+            1 => assert!(open(&3) && open(&5) && !asked.ask(9)),
+            2 => assert!(!open(&3) && !open(&5) && open(&9)),
+            _ => assert!(!open(&9) && open(&67)),
+        }
+    });
+    assert_eq!((times, flushes), (3, 3));
+    assert!(!asked.is_asked() && !(0..128).any(|asker| open(&asker)));
+    assert_eq!(asked.answer(|| panic!("nobody asks")), 0);
+}
+
+struct Pool(Vec<Line>);
+
+impl Pool {
+    fn of(lines: usize) -> Pool {
+        Pool((0..lines).map(|_| Line::new()).collect())
+    }
+}
+
+impl Memory for Pool {
+    fn line(&self, place: LineIndex) -> &Line {
+        &self.0[place as usize]
+    }
+}
+
+fn entry(id: u64) -> Entry {
+    Entry { id, object: id * 3, rights: id * 5 }
+}
+
+#[test]
+fn a_table_knows_what_was_put_in_and_not_taken_out() {
+    let (pool, buckets, reader) = (Pool::of(65), [Line::new(), Line::new()], Reader::new());
+    let table = Table::new(&buckets);
+    (1..=64).for_each(|id| table.insert(&pool, id, entry(id)));
+    let found = |id| table.find(&pool, id, &reader.enter());
+    assert!((1..=64).all(|id| table.knows(&pool, id) && found(id) == Some(entry(id))));
+    assert!(!table.knows(&pool, 0) && !table.knows(&pool, 65) && found(65).is_none());
+    for id in (1..=64).filter(|id| id % 3 == 0) {
+        assert_eq!(table.remove(&pool, id), Some((id * 3, id)));
+        assert_eq!(table.remove(&pool, id), None);
+    }
+    assert!((1..=64).all(|id| table.knows(&pool, id) == (id % 3 != 0)));
+}
+
+#[test]
+fn ids_that_follow_each_other_lie_in_all_buckets() {
+    let (pool, buckets) = (Pool::of(65), [Line::new(), Line::new()]);
+    let table = Table::new(&buckets);
+    (1..=64).for_each(|id| table.insert(&pool, id, entry(id)));
+    let is_used = |bucket: &&AtomicU64| bucket.load(Ordering::Relaxed) != 0;
+    assert_eq!(buckets.iter().flat_map(|line| &line.0).filter(is_used).count(), 16);
+}
+
+#[test]
+fn a_table_is_drained_until_its_entries_are_not_taken() {
+    let (pool, buckets) = (Pool::of(10), [Line::new()]);
+    let table = Table::new(&buckets);
+    (1..10).for_each(|id| table.insert(&pool, id, entry(id)));
+    let mut seen = Vec::new();
+    let refused = |object| {
+        let takes = seen.len() < 4;
+        if takes {
+            seen.push(object);
+        }
+        takes
+    };
+    assert!(!table.drain(&pool, refused));
+    assert_eq!((1..10).filter(|id| table.knows(&pool, *id)).count(), 5, "what was refused stays");
+    let all = |object| {
+        seen.push(object);
+        true
+    };
+    assert!(table.drain(&pool, all));
+    seen.sort();
+    assert_eq!(seen, (1..10).map(|id| id * 3).collect::<Vec<_>>());
+    assert!(table.drain(&pool, |_| panic!("it is empty")));
+}
+
+#[test]
+fn spare_lines_come_back_last_in_first_out() {
+    let (pool, top) = (Pool::of(4), AtomicU64::new(0));
+    let spare = Spare(&top);
+    assert_eq!(spare.take(&pool), None);
+    [3, 1, 2].into_iter().for_each(|place| spare.give(&pool, place));
+    assert_eq!([(); 4].map(|()| spare.take(&pool)), [Some(2), Some(1), Some(3), None]);
+}
