@@ -436,6 +436,55 @@ mod tests {
         assert_eq!(desk.take(1).unwrap().request.number, FIRST + 102);
     }
 
+    #[test]
+    fn a_client_reads_when_its_request_was_where() {
+        let (desk, page) = desk();
+        let clock = AtomicU64::new(100);
+        let call = |ask, pick_up| {
+            let now_ns = || clock.fetch_add(1, Ordering::Relaxed);
+            desk.call(BADGE, [ask, pick_up, 0, 0], now_ns).words
+        };
+        (2..4).for_each(|slot| slot::fill(page, slot, &read(FIRST + slot as u64)));
+        assert_eq!(call(12, 0), [0, 12, 0]);
+        assert!(desk.take(1).is_some() && desk.take(1).is_some());
+        desk.programmed(&[(0, 2), (1, 3), (1, 64), (2, 3)], 200);
+        assert!(desk.end(1, FIRST + 2, Ended::Done, 300, 400) && desk.end(1, FIRST + 3, Ended::Done, 500, 600));
+        assert_eq!(call(0, 12), [12, 0, 0]);
+        let phases = Phases { preprocess_ns: 102, submit_ns: 103, program_ns: 200, interrupt_ns: 500, signal_ns: 600 };
+        assert_eq!(slot::phases(page, 3), phases);
+        let never = Phases { preprocess_ns: 100, submit_ns: 101, program_ns: 101, interrupt_ns: 300, signal_ns: 400 };
+        assert_eq!(slot::phases(page, 2), never, "it was not told of as given to the device");
+        // What a slot was asked before is not told of what it is asked next.
+        slot::fill(page, 3, &read(FIRST + 4));
+        assert_eq!(call(8, 0), [0, 8, 0]);
+        assert!(desk.take(1).is_some() && desk.end(1, FIRST + 4, Ended::Done, 107, 108));
+        assert_eq!(call(0, 8), [8, 0, 0]);
+        let anew = Phases { preprocess_ns: 104, submit_ns: 105, program_ns: 105, interrupt_ns: 107, signal_ns: 108 };
+        assert_eq!(slot::phases(page, 3), anew);
+    }
+
+    #[test]
+    fn a_client_that_attaches_once_more_keeps_what_is_under_way() {
+        let (desk, page) = desk();
+        (0..2).for_each(|slot| slot::fill(page, slot, &read(FIRST + slot as u64)));
+        assert_eq!(call(desk, 3, 0).words, [0, 3, 0]);
+        assert!(desk.take(1).is_some() && desk.take(1).is_some());
+        desk.attached(1, FIRST);
+        assert!(desk.end(1, FIRST, Ended::Done, 0, 0) && desk.end(1, FIRST + 1, Ended::Done, 0, 0));
+        assert_eq!(call(desk, 0, 3).words, [3, 0, 0]);
+    }
+
+    #[test]
+    fn all_clients_hear_that_the_disk_grew() {
+        let (desk, page) = desk();
+        let behind = Request { extent: Extent { sector: 80, sectors: 8 }, ..read(FIRST) };
+        slot::fill(page, 0, &behind);
+        assert_eq!(call(desk, 1, 0).words, [1, 0, 0]);
+        assert_eq!(slot::ended(page, 0), Ended::Failed(BlocksError::Range));
+        desk.resize(88);
+        assert_eq!(call(desk, 1, 0).words, [0, 1, 0]);
+    }
+
     /// A handler that sleeps until it is notified misses nothing.
     #[test]
     fn no_news_is_lost() {

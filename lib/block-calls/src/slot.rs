@@ -231,6 +231,7 @@ mod tests {
             BlocksError::Full,
             BlocksError::Number,
             BlocksError::Io,
+            BlocksError::NoDevice,
         ];
         let ends = [Ended::Done, Ended::WritesThrough, Ended::NotAsked].into_iter().chain(errors.map(Ended::Failed));
         for end in ends {
