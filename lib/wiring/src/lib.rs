@@ -423,4 +423,92 @@ mod tests {
             assert!(CoreSet(program.cores).cores().eq([1, 2]));
         }
     }
+
+    #[test]
+    fn numbers_of_channels_are_of_three_kinds() {
+        assert_eq!((RUN_TIME_CHANNELS, BOUND_CHANNELS), (0x1_0000_0000, 0x1_0000_0000_0000));
+    }
+
+    #[test]
+    fn a_channel_has_the_room_that_its_contract_needs() {
+        let of = |contract| {
+            let ChannelPlan { ring_slots, bulk_bytes, .. } = plan(1, contract, ("a", 0), ("b", 0));
+            (ring_slots, bulk_bytes)
+        };
+        assert_eq!(["descriptions", "sockets"].map(of), [(64, 65_536); 2]);
+        assert_eq!(["network", "packets"].map(of), [(128, 0); 2]);
+        assert_eq!(of("names"), (64, 0));
+    }
+
+    #[test]
+    fn monitors_are_spoken_to_at_core_0_but_for_what_each_keeps_of_its_own() {
+        let of = |contract: &str| {
+            let used = Use { contract: contract.into(), server: MONITOR.into() };
+            server_of(&System::default(), &used, 3, 4)
+        };
+        assert_eq!([of("monitor"), of(LOOKUP)], [0, 3].map(|core| Some((String::from(MONITOR), core))));
+    }
+
+    #[test]
+    fn a_domain_gets_what_the_description_says() {
+        let of = |component: &Component| domains(component, 1, &[], 3, 1).remove(0).1;
+        let plain = of(&made("net", &[0], &[]));
+        let expected = DomainPlan {
+            name: "net".into(),
+            program: "net".into(),
+            dispatcher_of: None,
+            generation: 3,
+            entrance: 1,
+            limit_pages: 100,
+            priority: 5,
+            linux: false,
+            first_pages: 0,
+            parent: None,
+            is_beaten: true,
+            channels: vec![],
+            regions: vec![],
+            devices: vec![],
+            files: vec!["etc/system".into(), "etc/run".into()],
+            has_vectors: false,
+        };
+        assert_eq!(plain, expected);
+        let never = of(&Component { restart: Restart::Never, ..made("net", &[0], &[]) });
+        assert_eq!(never, DomainPlan { is_beaten: false, ..expected });
+        // Who serves files fills its root from the archive, unless it has a disk.
+        let reads_archive = |component: &Component| of(component).files.contains(&String::from("archive"));
+        assert!(reads_archive(&made(FILES, &[0], &[])) && reads_archive(&made(FILES, &[0], &["net"])));
+        assert!(!reads_archive(&made(FILES, &[0], &[BLOCKS])) && !reads_archive(&made("net", &[0], &[BLOCKS])));
+    }
+
+    #[test]
+    fn a_linux_domain_holds_the_clients_ends_of_what_its_proxy_calls() {
+        let uses = ["fs", "nobody", "net"].map(|name| Use { contract: name.into(), server: name.into() });
+        let linux_row = system::Linux { priority: 42, memory_limit_pages: 9, uses: uses.into(), ..Default::default() };
+        let system = System { linux: linux_row, ..system() };
+        let channels = linux_channels(&system, 2, "linux-7", 1, 40);
+        let shown: Vec<_> =
+            channels.iter().map(|it| (it.id, it.client_core, it.server.as_str(), it.server_core)).collect();
+        assert_eq!(shown, [(40, 1, "fs", 0), (42, 1, "net", 1)], "whom nobody serves is left out");
+        let expected = DomainPlan {
+            name: "linux-7".into(),
+            program: "proxy".into(),
+            dispatcher_of: None,
+            generation: 1,
+            entrance: Entrance::Fresh as u64,
+            limit_pages: 9,
+            priority: 5,
+            linux: true,
+            first_pages: 6,
+            parent: None,
+            is_beaten: false,
+            channels: vec![(40, End::Client), (42, End::Client)],
+            regions: vec![],
+            devices: vec![],
+            files: vec!["etc/run".into()],
+            has_vectors: true,
+        };
+        assert_eq!(linux(&system, "linux-7", &channels, 6, None), expected);
+        let child = linux(&system, "linux-7", &channels, 6, Some(5));
+        assert_eq!(child, DomainPlan { parent: Some(5), entrance: Entrance::Adopt as u64, ..expected });
+    }
 }
