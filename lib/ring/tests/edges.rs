@@ -4,7 +4,8 @@
 #![forbid(unsafe_code)]
 
 use ring::{
-    AtomicU64, BODY_BYTES, Broken, Buffer, Header, Kind, Ordering, Reader, Refused, Slot, Writer, is_ring_size,
+    AtomicU64, BODY_BYTES, Broken, Buffer, Header, Kind, MESSAGE_SLOTS, Ordering, Reader, Refused, Slot, Writer,
+    is_ring_size,
 };
 
 const GENERATION: u64 = 1 << 32;
@@ -41,6 +42,14 @@ fn each_kind_of_message_arrives_as_that() {
     for unknown in [0, 7, 15] {
         assert_eq!(read(&written(16, unknown, u64::MAX)), Err(Broken), "kind {unknown}");
     }
+}
+
+#[test]
+fn the_longest_message_fills_all_lines_that_one_may_take() {
+    let (slots, index) = (slots(64), AtomicU64::new(0));
+    let mut writer = Writer::new(1);
+    writer.write(&slots, &index, HEADER, &[7; BODY_BYTES]).unwrap();
+    assert_eq!((writer.position(), BODY_BYTES), (MESSAGE_SLOTS as u32, 16 * 7 * 8 - 8));
 }
 
 #[test]
