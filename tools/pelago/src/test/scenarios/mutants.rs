@@ -25,7 +25,10 @@ struct Module {
 }
 
 /// Those whose survivors were looked at; a row more brings its own.
-const MODULES: [Module; 1] = [Module { name: "counter", package: "pelago-counter", files: "lib/counter/src/*.rs" }];
+const MODULES: [Module; 2] = [
+    Module { name: "counter", package: "pelago-counter", files: "lib/counter/src/*.rs" },
+    Module { name: "mark", package: "pelago-mark", files: "lib/mark/src/*.rs" },
+];
 
 pub fn scenarios() -> Vec<Scenario> {
     let of = |module: &'static Module| {
