@@ -140,5 +140,7 @@ mod tests {
         assert_eq!(timer_count(1000, BILLION), 1000);
         assert_eq!(timer_count(u64::MAX, BILLION), u32::MAX);
         assert_eq!(timer_count(u64::MAX, u64::MAX), u32::MAX);
+        // One cut to the register's bits would fire at once, or never.
+        assert_eq!([1 << 50, 1 << 63].map(|far| timer_count(far, 62_500_000)), [u32::MAX; 2]);
     }
 }

@@ -267,11 +267,12 @@ fn count_in_two_pages(processor: &mut Processor, own: u64, done: &AtomicUsize) -
     count
 }
 
-/// Copies what the others write to, again and again: each copy is of one moment, and stays as it
-/// is.
-fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], source: u64) -> u64 {
-    let mut last = 0;
-    for _ in 0..COPIES {
+/// Copies what the others write to, again and again, until they have written more often than that:
+/// each copy is of one moment, and stays as it is.
+fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], source: u64) {
+    let (mut copies, mut last, since) = (0, 0, Instant::now());
+    while copies < COPIES || last <= COPIES {
+        assert!(since.elapsed() < LIMIT, "the others wrote {last} times only");
         let [copy, id, _] = processor.core.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();
         processor.flush();
         processor.core.make(Call::RangeMap, &[range, COPY * PAGE, copy, 0, 4, READ_WRITE]);
@@ -289,8 +290,8 @@ fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], 
         processor.core.make(Call::RangeUnmap, &[range, COPY * PAGE, 4]);
         processor.flush();
         processor.core.make(Call::ShareRemove, &[share, id]);
+        copies += 1;
     }
-    last
 }
 
 #[test]
@@ -302,9 +303,8 @@ fn copies_are_of_one_moment_while_other_cores_write() {
     let done = AtomicUsize::new(0);
     on_every_core(&block, home, [share, range, id], |core, processor, names| {
         if core == 0 {
-            let counted = copy_while_others_write(processor, names, source);
+            copy_while_others_write(processor, names, source);
             done.store(1, Ordering::Release);
-            assert!(counted > COPIES, "the others wrote {counted} times only");
         } else {
             count_in_two_pages(processor, core as u64 - 1, &done);
         }
