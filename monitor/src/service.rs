@@ -692,3 +692,6 @@ pub fn log_failed(text: &str) -> MonitorError {
     runtime::log!("{text}");
     MonitorError::Failed
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::host::{child, path, port};
 use crate::image::built::Origin;
 use crate::machine::control;
 use crate::test::scenario::Scenario;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
@@ -123,7 +123,7 @@ impl Disk {
         })?;
         let mut stream = connected(port)?;
         for (client, last) in kept.iter().enumerate() {
-            look(&mut stream, client, *last).with_context(|| running.said().join("\n"))?;
+            look(&mut stream, client, *last).map_err(|error| anyhow!("{error:#}:\n{}", running.said().join("\n")))?;
         }
         Ok(Run { running, port })
     }
