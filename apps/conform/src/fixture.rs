@@ -245,12 +245,17 @@ impl Fixture {
         self.start.records().iter().find(is_it).map(|record| (Handle(record.handle), record.a))
     }
 
+    /// Takes back an account of the test's, with all that it paid for.
+    pub fn revoke(&self, account: Handle) -> Result<(), Error> {
+        // SAFETY: what tests map is reached by `load` and `store` only.
+        while !unsafe { sys::ram_revoke(account) }? {}
+        Ok(())
+    }
+
     /// Takes back what the test left: an error if that was anything.
     pub fn end(&self, is_to_be_empty: bool) -> Result<(), Failure> {
         let (_, used, _) = sys::ram_stat(self.ram)?;
-        // SAFETY: what is mapped of this account is reached by `load` and `store` only, and the
-        // test is done.
-        while !unsafe { sys::ram_revoke(self.ram) }? {}
+        self.revoke(self.ram)?;
         sys::cap_drop(self.ram)?;
         if used == 0 || !is_to_be_empty { Ok(()) } else { Err(Failure::new(alloc::format!("leaves {used} pages"))) }
     }

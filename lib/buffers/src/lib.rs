@@ -1,4 +1,5 @@
-//! Blocks in memory that cores share, found without a lock: the buffer cache of Corey's section 5.3.
+//! Blocks in memory that cores share, found without a lock: the buffer cache of Corey's section
+//! 5.3.
 //!
 //! - *Lookup* goes through a tree of atomic words ([`Section::get`]): it waits for nobody, and
 //!   writes nothing but a word of its own core.
@@ -8,10 +9,11 @@
 //! - *No reuse under a reader*: what was taken out is used again when every read section that was
 //!   open then has ended (`lock::Reader`).
 //!
-//! Each core has a [`Local`]; a component of one core has one, may let it grow and shrink, and never
-//! waits. Invariants: a frame is in the tree, in one core's hands, or on its way home, never two of
-//! these; a tree's word names a frame that was filled, or a node all of whose words are as they were
-//! when nobody saw it, or newer. Deliberately unknown here: where blocks come from, which are to go.
+//! Each core has a [`Local`]; a component of one core has one, may let it grow and shrink, and
+//! never waits. Invariants: a frame is in the tree, in one core's hands, or on its way home, never
+//! two of these; a tree's word names a frame that was filled, or a node all of whose words are as
+//! they were when nobody saw it, or newer. Deliberately unknown here: where blocks come from, which
+//! are to go.
 #![no_std]
 
 extern crate alloc;

@@ -76,8 +76,8 @@ impl<T> Frame<T> {
     /// # Safety
     /// It was found in the tree in a read section that is open for as long as the bytes are used.
     unsafe fn bytes(&self) -> &T {
-        // SAFETY: it was filled before it was put into the tree (release and acquire), and is filled
-        // again after this section has ended.
+        // SAFETY: it was filled before it was put into the tree (release and acquire), and is
+        // filled again after this section has ended.
         unsafe { &*self.bytes.get() }
     }
 }

@@ -122,8 +122,8 @@ impl Tree {
         &self.nodes[word as usize - 1][0]
     }
 
-    /// The word of a key, for as long as a section is open; `None` if there is none, or it is on its
-    /// way out.
+    /// The word of a key, for as long as a section is open; `None` if there is none, or it is on
+    /// its way out.
     pub fn find(&self, key: u64) -> Option<&AtomicU64> {
         self.has(key).then_some(())?;
         let mut node = &self.root;

@@ -97,7 +97,7 @@ fn who_asks_for_an_invalidation_is_answered_after_it() {
     let asked = Shootdown::<2>::new();
     assert!(!asked.is_asked());
     assert!(asked.ask(3), "the first of a word rings");
-    assert!(!asked.ask(5), "the second has nobody rung twice");
+    assert!(!asked.ask(5), "the second has nobody told twice");
     assert!(asked.ask(64 + 3));
     assert!(asked.is_asked());
     let open = |asker: &usize| !asked.is_answered(*asker);

@@ -107,5 +107,5 @@ fn a_number_is_a_count_itself_and_behind_a_reference() {
         assert!(count.replace(8, -6, Ordering::Relaxed) && count.get() == -6);
     }
     check(AtomicI64::new(3));
-    check(&AtomicI64::new(3));
+    check(AtomicI64::new(3));
 }

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use block_calls::front::{Client, Front, Pair};
@@ -115,12 +116,11 @@ impl Service {
     fn start_workers(&self, front: &'static Front<Shared>) -> Result<(), abi::Error> {
         let (mut workers, mut relays) = (self.workers.borrow_mut(), self.relays.borrow_mut());
         for Pair { client, behind } in front.clients().iter().filter_map(Client::calls) {
-            if !workers.contains_key(&client.worker) {
-                workers.insert(client.worker, start_front_worker(front, STALL_NS, STALL)?);
-            }
-            if let Some(worker) = workers.get(&client.worker) {
-                worker.lead(client.portal)?;
-            }
+            let worker = match workers.entry(client.worker) {
+                Entry::Occupied(started) => started.into_mut(),
+                Entry::Vacant(place) => place.insert(start_front_worker(front, STALL_NS, STALL)?),
+            };
+            worker.lead(client.portal)?;
             relays.push(Relay::start(behind.semaphore, client.semaphore, PRIORITY)?);
             // Refused at a count that nobody takes from: it hears of none more.
             let _ = sys::semaphore_up(client.semaphore, 1);

@@ -80,8 +80,7 @@ fn revoked_account(fixture: &Fixture) -> Outcome {
     let (doorbell, bit) = fixture.doorbell(6)?;
     let scripted = fixture.scripted(0)?;
     scripted.worker.on_death(doorbell)?;
-    // SAFETY: the account pays for nothing that we have mapped.
-    while !unsafe { sys::ram_revoke(scripted.worker.ram) }? {}
+    fixture.revoke(scripted.worker.ram)?;
     require!(fixture.wait_for(bit, fixture.deadline_ns())? == bit, "its end is not told");
     refused(sys::cap_stat(scripted.worker.context), Error::BadHandle)?;
     sys::cap_drop(doorbell)?;

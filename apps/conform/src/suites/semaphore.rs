@@ -81,8 +81,7 @@ fn waiters_hear_of_its_end(fixture: &Fixture) -> Outcome {
     let scripted = fixture.scripted(0)?;
     let there = sys::domain_grant(scripted.worker.domain, semaphore, Rights::READ)?;
     scripted.begin(Call::SemaphoreDown.number(), [there.0, u64::MAX, 0, 0, 0, 0], || fixture.soon_ns())?;
-    // SAFETY: nothing of the account is mapped.
-    while !unsafe { sys::ram_revoke(ram) }? {}
+    fixture.revoke(ram)?;
     fixture.until("the waiter goes on", || scripted.is_back())?;
     refused(scripted.result(), Error::PeerDead)?;
     sys::cap_drop(ram)?;

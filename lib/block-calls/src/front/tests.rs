@@ -246,7 +246,8 @@ fn a_call_encrypts_and_decrypts_so_much_at_most() {
 fn who_asks_again_joins_and_another_request_does_not() {
     let (world, mut disk) = (World::new(), disk());
     let [one, two] = [0, 1].map(|number| request(Operation::Read, number, 0, SECTORS_MAX, number as u32 * 131_072));
-    (world.fill(0, &one), world.fill(1, &two));
+    world.fill(0, &one);
+    world.fill(1, &two);
     assert_eq!(world.call(3, 0).words, [0, 3, 0]);
     assert_eq!(world.call(3, 0).words, [0, 3, 0], "asked again it is the same");
     assert_eq!(world.device(&mut disk), 2);

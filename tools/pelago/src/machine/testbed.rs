@@ -79,7 +79,12 @@ impl Testbed {
     pub fn with_encrypted_volume(&self, mount: Mount, key: Arc<Handover>) -> Result<Testbed> {
         let parts = [Part::Disk, Part::Key];
         let system = description::load_with(&place::root().join("system/default.toml"), &parts)?;
-        Ok(Testbed { system, mount: Some(mount), key: Some(key), ..self.clone() })
+        Ok(Testbed { system, mount: Some(mount), ..self.with_key(key) })
+    }
+
+    /// The same whose machines are given a key of their disk, whatever their system.
+    pub fn with_key(&self, key: Arc<Handover>) -> Testbed {
+        Testbed { key: Some(key), ..self.clone() }
     }
 
     /// The same with another system, one of `system/`.

@@ -11,11 +11,11 @@ use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
-use crate::machine::streams::Streams;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, anyhow, ensure};
 use luks::{Handover, SectorBytes, SectorCipher, Segment, VolumeKey};
 use std::path::Path;
+use std::sync::Arc;
 use system::{System, Workers};
 
 const SYSTEM: &str = "crypto-calls.toml";
@@ -55,17 +55,13 @@ fn handover() -> Handover {
 }
 
 fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<Guest> {
-    let mut streams = Streams::open()?;
-    streams.tell_key(&handover().encode()[..])?;
-    let mut guest = bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine| {
+    let bench = bench.with_key(Arc::new(handover()));
+    bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine| {
         machine.has_card = false;
         machine.drive = Some(Drive { file: image.to_owned(), is_read_only: false });
-        machine.streams = streams.descriptors();
         machine.command_line.extend(words.iter().map(|word| (*word).to_owned()));
         Ok(())
-    })?;
-    guest.keep(streams);
-    Ok(guest)
+    })
 }
 
 fn description() -> Result<System> {

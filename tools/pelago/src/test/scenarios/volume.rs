@@ -76,7 +76,8 @@ impl Disk {
         self.folder.path().join("tree")
     }
 
-    fn image(&self) -> PathBuf {
+    /// The disk's file.
+    pub fn image(&self) -> PathBuf {
         self.folder.path().join("image")
     }
 
