@@ -41,7 +41,8 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::alone(5, "bench/smoke".into(), smoke),
         Scenario::shared(5, "bench/counts".into(), both_count),
         Scenario::shared(5, "bench/requests".into(), requests),
-        Scenario::shared(5, "bench/disk".into(), disk),
+        // Both systems make their disks and boot with and without encryption: 45 s.
+        Scenario::nightly(5, "bench/disk".into(), disk),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
         Scenario::shared(5, "bench/guest-dies".into(), guest_dies),
