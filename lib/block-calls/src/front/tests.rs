@@ -85,12 +85,17 @@ impl World {
         desk
     }
 
-    fn front(client: Calls, behind: &Calls, [plain, encrypted]: [&Bytes; 2]) -> &'static Front<Bytes> {
-        let part = (PLAIN, REGION_BYTES as u32 - PLAIN);
-        let path = Path::new(&handover(), DISK, plain.clone(), part, encrypted.clone()).unwrap();
-        let front = Front::leak(Vec::from([Client::new(path, Some(Pair { client, behind: behind.clone() }))]));
+    fn front(client: Calls, behind: &Calls, regions: [&Bytes; 2]) -> &'static Front<Bytes> {
+        let front = World::front_of_nobody(client, behind, regions);
         front.attached(0, FIRST);
         front
+    }
+
+    /// One whose client has not attached.
+    fn front_of_nobody(client: Calls, behind: &Calls, [plain, encrypted]: [&Bytes; 2]) -> &'static Front<Bytes> {
+        let part = (PLAIN, REGION_BYTES as u32 - PLAIN);
+        let path = Path::new(&handover(), DISK, plain.clone(), part, encrypted.clone()).unwrap();
+        Front::leak(Vec::from([Client::new(path, Some(Pair { client, behind: behind.clone() }))]))
     }
 
     /// A successor of the front, which finds the pages and the regions.
@@ -395,6 +400,18 @@ fn a_slot_that_may_be_under_way_is_not_answered_from_what_is_kept() {
     assert_eq!(world.calls_behind.get(), calls_behind + 1);
     world.fill(1, &request(Operation::Read, 5, 1024, 8, 8192));
     assert_eq!(world.call(2, 0).words, [0, 2, 0]);
+}
+
+#[test]
+fn who_has_not_attached_is_refused() {
+    let [plain, encrypted] = [(); 2].map(|()| Rc::new(RefCell::new(vec![0; REGION_BYTES])));
+    let (client, behind) = (calls(BADGE), calls(BEHIND));
+    slot::fill(client.page, 0, &request(Operation::Read, 0, 0, 8, 0));
+    let front = World::front_of_nobody(client, &behind, [&plain, &encrypted]);
+    let call = || front.call(BADGE, [1, 0, 0, 0], || 0, |_, _| panic!("it reaches the server behind")).0.words;
+    assert_eq!(call(), [0, 0, refused::CALLER]);
+    let unknown = front.call(BADGE + 1, [1, 0, 0, 0], || 0, |_, _| panic!("a stranger reaches it"));
+    assert!(unknown.0.words == [0, 0, refused::CALLER] && unknown.1.is_none());
 }
 
 #[test]
