@@ -3,9 +3,10 @@
 //! so we look at its locks, too.
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 use nix::libc;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 
 /// The emulator locks a byte for each right that it uses, and one for each that it does not let
 /// others have (QEMU's block/file-posix.c, RAW_LOCK_PERM_BASE and RAW_LOCK_SHARED_BASE).
@@ -15,22 +16,24 @@ const DENIED: i64 = 200;
 const RIGHTS: i64 = 100;
 const WRITE: i64 = 1;
 
-/// Takes the file, until it is closed, for writing or, with others, for reading.
-pub fn take(file: &File, is_read_only: bool) -> Result<()> {
-    match if is_read_only { file.try_lock_shared() } else { file.try_lock() } {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => bail!(
+/// Takes the file, until what it returns is dropped, for writing or, with others, for reading.
+///
+/// What is dropped unlocks the file and does not leave that to its closing: a child that another
+/// thread has forked has it open, too, until it executes its program.
+pub fn take(file: File, is_read_only: bool) -> Result<Flock<File>> {
+    let how = if is_read_only { FlockArg::LockSharedNonblock } else { FlockArg::LockExclusiveNonblock };
+    let file = match Flock::lock(file, how) {
+        Ok(file) => file,
+        Err((_, Errno::EWOULDBLOCK)) => bail!(
             "it is in use by another ./pelago run; end that, or name another file{}",
             if is_read_only { "" } else { "; several may read it, with ,ro each" }
         ),
-        Err(TryLockError::Error(error)) => {
-            return Err(error).context("it cannot be locked; put it on a disk of this machine");
-        }
-    }
+        Err((_, error)) => return Err(error).context("it cannot be locked; put it on a disk of this machine"),
+    };
     // A reader minds who writes; a writer minds everybody.
     let stretch = if is_read_only { (USED + WRITE, 1) } else { (USED, DENIED - USED + RIGHTS) };
-    ensure!(is_free(file, stretch)?, "it is in use by another emulator; end that, or copy the file");
-    Ok(())
+    ensure!(is_free(&file, stretch)?, "it is in use by another emulator; end that, or copy the file");
+    Ok(file)
 }
 
 /// Whether nobody has a lock on these bytes: from where on, and how many.
@@ -51,27 +54,35 @@ mod tests {
     #[test]
     fn one_writes_or_several_read() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
-        let (one, other) = (open(), open());
-        take(&one, false).unwrap();
+        let take = |is_read_only| take(file.reopen().unwrap(), is_read_only);
+        let one = take(false).unwrap();
         for is_read_only in [false, true] {
-            assert!(take(&other, is_read_only).unwrap_err().to_string().contains("another ./pelago run"));
+            assert!(take(is_read_only).unwrap_err().to_string().contains("another ./pelago run"));
         }
         drop(one);
-        take(&other, true).unwrap();
-        take(&open(), true).unwrap();
-        assert!(take(&open(), false).unwrap_err().to_string().contains(",ro"));
+        let _readers = [take(true).unwrap(), take(true).unwrap()];
+        assert!(take(false).unwrap_err().to_string().contains(",ro"));
+    }
+
+    #[test]
+    fn who_has_inherited_the_file_does_not_hold_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let taken = take(file.reopen().unwrap(), false).unwrap();
+        let inherited = taken.try_clone().unwrap();
+        drop(taken);
+        take(file.reopen().unwrap(), false).unwrap();
+        drop(inherited);
     }
 
     #[test]
     fn the_emulators_locks_count() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
         let of_emulator = |byte| {
-            let emulator = open();
-            fcntl(&emulator, FcntlArg::F_OFD_SETLK(&lock_of(libc::F_RDLCK, byte, 1))).unwrap();
-            let taken = [false, true].map(|is_read_only| take(&open(), is_read_only).is_ok());
-            drop(emulator);
+            let emulator = file.reopen().unwrap();
+            let change = |kind| fcntl(&emulator, FcntlArg::F_OFD_SETLK(&lock_of(kind, byte, 1))).unwrap();
+            change(libc::F_RDLCK);
+            let taken = [false, true].map(|is_read_only| take(file.reopen().unwrap(), is_read_only).is_ok());
+            change(libc::F_UNLCK);
             taken
         };
         // It writes; it reads; it lets nobody write.

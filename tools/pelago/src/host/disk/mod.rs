@@ -17,6 +17,7 @@ use crate::host::size::parse_size;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use encrypted::Opened;
 use luks::{Handover, Strength};
+use nix::fcntl::Flock;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -108,8 +109,8 @@ pub struct Disk {
     option: DiskOption,
     pub content: Content,
     pub bytes: u64,
-    /// None: it is still to be made. As long as it is open nobody else of us has it.
-    file: Option<File>,
+    /// None: it is still to be made. Until it is dropped nobody else of us has it.
+    file: Option<Flock<File>>,
     /// The key of one that is to be encrypted.
     key: Option<Zeroizing<Vec<u8>>>,
     /// One that is encrypted.
@@ -128,7 +129,7 @@ impl Disk {
         let formatted = match (self.content, self.key.take(), &mut self.opened) {
             (Content::Empty, None, _) => {
                 self.content = Content::Ext4;
-                format::format(&file, self.bytes, is_new)
+                format::format(&*file, self.bytes, is_new)
             }
             (Content::Empty, Some(key), opened) => {
                 self.content = Content::Luks2;
@@ -153,9 +154,9 @@ impl Disk {
         format!("{file}, {} of {mib} MiB, is {path}{only}", self.content.name())
     }
 
-    fn make(&self) -> Result<File> {
+    fn make(&self) -> Result<Flock<File>> {
         let file = File::options().read(true).write(true).create_new(true).open(&self.option.file)?;
-        lock::take(&file, self.option.is_read_only)?;
+        let file = lock::take(file, self.option.is_read_only)?;
         file.set_len(self.bytes)?;
         Ok(file)
     }
@@ -188,13 +189,13 @@ impl DiskOption {
         ensure!(data.is_file(), "it is no ordinary file; copy what is meant into one");
         let file = File::options().read(true).write(!self.is_read_only).open(&self.file);
         let file = file.map_err(|error| refused(&error, self.is_read_only))?;
-        lock::take(&file, self.is_read_only)?;
+        let file = lock::take(file, self.is_read_only)?;
         fits(data.len())?;
         if let Some(size) = self.size.filter(|size| *size != data.len()) {
             bail!("it is there with {} bytes, and size= says {size}; leave size= out", data.len());
         }
         let mut start = Vec::new();
-        (&file).take(content::START_BYTES).read_to_end(&mut start).context("it cannot be read")?;
+        (&*file).take(content::START_BYTES).read_to_end(&mut start).context("it cannot be read")?;
         let content = content::recognise(&start, data.len())?;
         self.fits_content(content)?;
         let key = self.key.as_ref().map(|key| key.read(&self.file, content == Content::Empty)).transpose()?;
