@@ -352,7 +352,8 @@ impl<M: Machine> Registry<M> {
         let mut made = record(kind::CALLS, &channel.plan.contract, channel.owner(side.other()));
         let (portal, semaphore, flag) = match side {
             Side::Client => (Rights::CALL, Rights::READ, flags::CLIENT),
-            Side::Server => (Rights::CONTROL, Rights::WRITE, 0),
+            // It calls, too, to have a call of a dead client's ended.
+            Side::Server => (Rights::CONTROL.union(Rights::CALL), Rights::WRITE, 0),
         };
         made.handle = self.machine.grant(into.domain, calls.portal, portal)?.0;
         made.a = self.machine.grant(into.domain, calls.semaphore, semaphore)?.0;

@@ -26,6 +26,7 @@ const ROUNDS: u32 = 4;
 /// Reads of which it tells what they went through.
 const TRACED: usize = 100;
 const FOREVER: &str = "disk-calls.forever";
+const READS: &str = "disk-calls.reads";
 /// The name of the one that never picks up.
 const SLEEPER: &str = "sleeper";
 /// Badge bit of the semaphore.
@@ -422,6 +423,25 @@ impl Checker {
         Ok(())
     }
 
+    /// Says whether a call of an earlier life's still writes; then reads for ever, so that it is
+    /// killed amid a call.
+    async fn reads(&self) -> Result<(), String> {
+        let Disk { sectors, data_offset, data_bytes, .. } = self.disk;
+        self.data.write(data_offset as usize, &vec![NOTHING; data_bytes as usize]).map_err(|_| OUT)?;
+        // It gives the worker time.
+        self.call(0, 0).await?;
+        let mut found = vec![0; data_bytes as usize];
+        self.data.read(data_offset as usize, &mut found).map_err(|_| OUT)?;
+        let written = found.iter().filter(|byte| **byte != NOTHING).count();
+        runtime::log!("{written} bytes were written for an earlier life;");
+        let most = u64::from(BILLED_SECTORS.min(self.disk.sectors_max));
+        for sector in (0..=sectors.min(SECTORS) - most).step_by(most as usize).cycle() {
+            let extent = Extent { sector, sectors: most as u32 };
+            self.succeed("a read", Transport::Calls, &[self.request(Operation::Read, extent, data_offset)]).await?;
+        }
+        Ok(())
+    }
+
     /// Asks for all that it may, and no more is heard of it.
     async fn sleep(&self) -> Result<(), String> {
         for slot in 0..SLOTS {
@@ -476,7 +496,11 @@ async fn check(start: &Start) -> Result<(), String> {
     if start.name() == SLEEPER {
         return checker.sleep().await;
     }
-    let is_forever = start.command_line().split(' ').any(|told| told == FOREVER);
+    let is_told = |word| start.command_line().split(' ').any(|told| told == word);
+    if is_told(READS) {
+        return checker.reads().await;
+    }
+    let is_forever = is_told(FOREVER);
     if !is_forever {
         checker.trace().await?;
         checker.again().await?;

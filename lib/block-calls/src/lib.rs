@@ -36,7 +36,7 @@ pub use client::{CallFailure, Called, Session};
 pub use desk::{Asked, Desk};
 pub use front::Front;
 pub use slot::{Ended, Operation, Phases, Request};
-pub use worker::{start_front_worker, start_worker};
+pub use worker::{settle, start_front_worker, start_worker};
 
 /// Slots of a session page: as many requests as a client may have under way.
 pub const SLOTS: usize = 64;

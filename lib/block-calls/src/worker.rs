@@ -1,11 +1,15 @@
 //! The workers of a desk, and of a server before another.
 
-use abi::Error;
+use abi::{Error, Handle};
 use runtime::{Serve, Vectors, Worker, now_ns};
 
 use crate::desk::Desk;
 use crate::front::{BEHIND_NS, Front};
 use crate::path::Shared;
+
+/// Each try to have a worker's call ended keeps the component so long at most, and so long apart.
+const SETTLE_NS: u64 = 10_000_000;
+const APART_NS: u64 = 1_000_000;
 
 impl Serve for Desk {
     fn serve(&self, badge: u64, words: [u64; 4]) -> [u64; 3] {
@@ -51,4 +55,15 @@ pub fn start_front_worker(front: &'static Front<Shared>, limit_ns: u64, bit: u64
     // are shared memory, and a cipher that nobody writes. What it leaves half done its client asks
     // again.
     unsafe { Worker::start(front, Vectors::Own, limit_ns, bit) }
+}
+
+/// Server: has a call that an earlier life of a client's left under way carried to its end, so that
+/// it touches nothing of the client's any more. A worker has no time of its own: when the caller
+/// dies it stands where it was until the next call, whose time it takes. This is one, of nothing,
+/// on the component's time; `portal` is the client's.
+pub async fn settle(portal: Handle) {
+    // Another error: there is no worker.
+    while let Err(Error::Timeout | Error::Busy) = sys::portal_call(portal, [0; 4], now_ns().saturating_add(SETTLE_NS)) {
+        runtime::sleep(APART_NS).await;
+    }
 }

@@ -17,7 +17,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use block_calls::front::{Client, Front, Pair};
 use block_calls::path::{Direction, How, Path, Place, Shared};
-use block_calls::start_front_worker;
+use block_calls::{settle, start_front_worker};
 use channel::{CallError, ServerChannel};
 use contracts::blocks::{self, BlocksClient, BlocksError, BlocksServer, Disk, Extent, Flushed, serve_blocks};
 use contracts::keys::{self, KeyError, KeysServer, serve_keys};
@@ -172,6 +172,9 @@ impl BlocksServer for Session {
     async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
         self.service.opened().await;
         answered(self.disk()?.attach(first).await)?;
+        if let Some(Pair { client, .. }) = self.front()?.client(self.number).and_then(Client::calls) {
+            settle(client.portal).await;
+        }
         self.front()?.attached(self.number, first);
         Ok(self.path()?.seen())
     }

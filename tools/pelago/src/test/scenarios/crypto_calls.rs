@@ -3,7 +3,9 @@
 //! that it may and never picks up; then the file of the host, decrypted here, has what was written.
 //!
 //! `crypto-calls/kill`: the same while either server is killed again and again, or its worker goes
-//! in circles. The volume has no headers: its key goes to the guest as that of every other does.
+//! in circles. `crypto-calls/client`: the program is killed amid calls, and nothing that they left
+//! under way is written into what its next life has. The volume has no headers: its key goes to the
+//! guest as that of every other does.
 
 use super::disk_calls::{self, FOREVER, IMAGE_BYTES};
 use crate::host::place;
@@ -12,10 +14,11 @@ use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use luks::{Handover, SectorBytes, SectorCipher, Segment, VolumeKey};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use system::{System, Workers};
 
 const SYSTEM: &str = "crypto-calls.toml";
@@ -23,6 +26,12 @@ const SYSTEM: &str = "crypto-calls.toml";
 const FIRST_BYTE: u64 = 1 << 20;
 /// So many times what it costs to pick up a write, which is not decrypted, a read does at least.
 const DECRYPTED_MIN: u64 = 3;
+/// Word for `disk-calls`, and how often it dies, after so long; most of its time is in calls that
+/// decrypt.
+const READS: &str = "disk-calls.reads";
+const CLIENT_DEATHS: usize = 8;
+const READING: Duration = Duration::from_millis(30);
+const LIMIT: Duration = Duration::from_secs(30);
 /// Who dies, in turn, and how.
 const DEATHS: [(&str, &str); 10] = [
     ("kill", "crypto"),
@@ -45,6 +54,7 @@ pub fn scenarios() -> Vec<Scenario> {
             calm(bench, client, "crypto: 2 workers for calls")
         }),
         Scenario::shared(4, "crypto-calls/kill/q35/1".into(), kill),
+        Scenario::shared(4, "crypto-calls/client/q35/1".into(), kill_client),
     ]
 }
 
@@ -101,4 +111,35 @@ fn calm(bench: &Bench, workers: Workers, line: &str) -> Result<()> {
 fn kill(bench: &Bench) -> Result<()> {
     let image = disk_calls::image()?;
     with_console(boot(bench, &description()?, image.path(), &[FOREVER])?, |guest| disk_calls::goes_on(guest, &DEATHS))
+}
+
+/// The program ends amid calls again and again, and finds nothing of what it was before.
+fn kill_client(bench: &Bench) -> Result<()> {
+    let image = disk_calls::image()?;
+    with_console(boot(bench, &description()?, image.path(), &[READS])?, |guest| {
+        for death in 0..=CLIENT_DEATHS {
+            let said = life(guest, death)?;
+            ensure!(said.contains(" 0 bytes"), "after {death} deaths a call of an earlier life wrote: {said}");
+            disk_calls::listen(guest, READING)?;
+            let reply = guest.control("chaos kill disk-calls", LIMIT)?;
+            ensure!(reply.starts_with("ok killed disk-calls"), "{reply}");
+        }
+        Ok(())
+    })
+}
+
+/// What the program says in its life of that number, from 0 on.
+fn life(guest: &mut Guest, number: usize) -> Result<String> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let mut said = guest.transcript.iter().filter(|line| line.contains(" bytes were written for an earlier life"));
+        if let Some(line) = said.nth(number) {
+            return Ok(line.clone());
+        }
+        match guest.next(end.saturating_duration_since(Instant::now())) {
+            Ok(Some(_)) => (),
+            Ok(None) => bail!("the guest ended before life {number} of disk-calls"),
+            Err(_) => return Err(guest.late(format!("life {number} of disk-calls did not begin within {LIMIT:?}"))),
+        }
+    }
 }

@@ -191,7 +191,7 @@ pub(super) fn goes_on(guest: &mut Guest, deaths: &[(&str, &str)]) -> Result<()> 
 }
 
 /// Hears what is said for so long.
-fn listen(guest: &mut Guest, time: Duration) -> Result<()> {
+pub(super) fn listen(guest: &mut Guest, time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     while matches!(guest.next(end.saturating_duration_since(Instant::now())), Ok(Some(_))) {}
     let failed = guest.transcript.iter().find(|line| line.contains("disk-calls: failed"));
