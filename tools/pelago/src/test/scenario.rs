@@ -16,16 +16,26 @@ use std::sync::Arc;
 /// limit in time was not kept.
 pub type Body = Box<dyn Fn(&Bench) -> Result<()> + Send + Sync>;
 
+/// What a scenario may run beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// It has the machine for itself.
+    Nothing,
+    /// One other that is such: it measures times, with room for twice as long, and both cores are
+    /// idle for much of its own.
+    One,
+    /// Others: it measures no time.
+    Others,
+    /// Others, and those that have both cores: most of its time is a fixed one that it waits.
+    Waits,
+}
+
 /// One scenario.
 pub struct Scenario {
     /// Unique, for instance `boot/q35/4`.
     pub name: String,
     pub tier: u8,
-    /// May run beside others: it measures no time.
-    pub shares: bool,
-    /// Most of its time is a fixed one that it waits: it runs beside those that have both cores,
-    /// too. Only one that shares.
-    pub waits: bool,
+    pub beside: Beside,
     /// Takes more than 20 s, and nothing beside it says why it is worth that in every run; or a
     /// shorter one shows the same, if less of it. Runs only by `--nightly` or by its whole name.
     pub nightly: bool,
@@ -37,7 +47,8 @@ pub struct Scenario {
 impl Scenario {
     /// One that has the machine for itself.
     pub fn alone(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
-        Scenario { name, tier, shares: false, waits: false, nightly: false, judges: Vec::new(), body: Box::new(body) }
+        let (beside, nightly, judges) = (Beside::Nothing, false, Vec::new());
+        Scenario { name, tier, beside, nightly, judges, body: Box::new(body) }
     }
 
     /// One that has the machine for itself, for minutes.
@@ -47,12 +58,22 @@ impl Scenario {
 
     /// One that may run beside others.
     pub fn shared(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
-        Scenario { shares: true, ..Scenario::alone(tier, name, body) }
+        Scenario { beside: Beside::Others, ..Scenario::alone(tier, name, body) }
+    }
+
+    /// One that may run beside others, if `shares`; else it has the machine for itself.
+    pub fn sharing(self, shares: bool) -> Scenario {
+        Scenario { beside: if shares { Beside::Others } else { Beside::Nothing }, ..self }
     }
 
     /// One that mostly waits, beside as many others as have work for the cores.
     pub fn waiting(self) -> Scenario {
-        Scenario { shares: true, waits: true, ..self }
+        Scenario { beside: Beside::Waits, ..self }
+    }
+
+    /// One that runs beside one other such.
+    pub fn in_pairs(self) -> Scenario {
+        Scenario { beside: Beside::One, ..self }
     }
 
     /// Runs only by `--nightly` or by its whole name, if so.

@@ -13,7 +13,7 @@ use crate::machine::accelerator;
 use crate::machine::record::Record;
 use crate::machine::testbed::Testbed;
 use crate::test::repeat::{self, End, Ran};
-use crate::test::scenario::{Bench, CONSOLE, Scenario};
+use crate::test::scenario::{Bench, Beside, CONSOLE, Scenario};
 use crate::test::{quick, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
@@ -232,11 +232,13 @@ impl<'b> Runner<'b> {
                 ran.extend(tier.iter().map(|scenario| (scenario, End::Failed)));
                 continue;
             }
-            let (sharing, alone): (Vec<_>, Vec<_>) = tier.iter().partition(|scenario| scenario.shares);
+            let (alone, some): (Vec<_>, Vec<_>) = tier.iter().partition(|scenario| scenario.beside == Beside::Nothing);
+            let (pairs, sharing): (Vec<_>, Vec<_>) = some.into_iter().partition(|one| one.beside == Beside::One);
             let mut ends = self.together(&sharing);
+            ends.extend(self.together(&pairs));
             ends.extend(alone.iter().map(|scenario| self.one(scenario, self.repeats)));
             is_over = repeat::ends_run(tier[0].tier, &ends, self.repeats);
-            ran.extend(sharing.into_iter().chain(alone).zip(ends));
+            ran.extend(sharing.into_iter().chain(pairs).chain(alone).zip(ends));
         }
         self.again(ran)
     }
@@ -244,7 +246,7 @@ impl<'b> Runner<'b> {
     /// Ends in the order of the scenarios.
     fn together(&self, scenarios: &[&Scenario]) -> Vec<End> {
         let of = |waits: bool| -> VecDeque<usize> {
-            (0..scenarios.len()).filter(|place| scenarios[*place].waits == waits).collect()
+            (0..scenarios.len()).filter(|place| (scenarios[*place].beside == Beside::Waits) == waits).collect()
         };
         let (busy, waiting, ends) = (Mutex::new(of(false)), Mutex::new(of(true)), Mutex::new(BTreeMap::new()));
         let next = |queue: &Mutex<VecDeque<usize>>| queue.lock().ok().and_then(|mut queue| queue.pop_front());
@@ -445,6 +447,28 @@ mod tests {
     }
 
     #[test]
+    fn pairs_run_before_what_is_alone() {
+        let (barrier, met) = (Arc::new(Barrier::new(AT_ONCE)), Arc::new(Mutex::new(0)));
+        let mut all: Vec<Scenario> = (0..2 * AT_ONCE)
+            .map(|name| {
+                let (barrier, met) = (barrier.clone(), met.clone());
+                let meet = move |_: &Bench| {
+                    barrier.wait();
+                    *met.lock().unwrap() += 1;
+                    Ok(())
+                };
+                Scenario::alone(4, format!("meets/{name}"), meet).in_pairs()
+            })
+            .collect();
+        let last = move |_: &Bench| (*met.lock().unwrap() == 2 * AT_ONCE).then_some(()).context("not all have met");
+        all.insert(0, Scenario::alone(4, "last".into(), last));
+        let (bench, progress) = (Bench::new(Testbed::empty().unwrap()), Progress::start());
+        let folder = tempfile::tempdir().unwrap();
+        let runner = Runner { kept: folder.path().to_owned(), ..Runner::new(&bench, &progress, true) };
+        assert!(runner.all(&all).iter().all(|(_, end)| *end == End::Passed));
+    }
+
+    #[test]
     fn what_was_late_runs_once_more_and_nothing_else_does() {
         let no_reply = || Err(late("no reply".into(), &[]));
         let ends = play(vec![
@@ -504,7 +528,7 @@ mod tests {
                 let judged = all.iter().position(|scenario| scenario.name == *name);
                 assert!(judged.is_some_and(|judged| judged < place), "{} judges {name}", judge.name);
                 // Those that share a machine run before those that do not.
-                assert!(!judge.shares, "{} may run before {name}", judge.name);
+                assert!(judge.beside == Beside::Nothing, "{} may run before {name}", judge.name);
             }
         }
     }

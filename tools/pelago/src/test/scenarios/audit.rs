@@ -29,8 +29,8 @@ const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::alone(4, format!("audit/writes/q35/{CPUS}"), at_work),
-        Scenario::alone(4, format!("audit/objects/q35/{CPUS}"), objects_and_control),
+        Scenario::alone(4, format!("audit/writes/q35/{CPUS}"), at_work).in_pairs(),
+        Scenario::alone(4, format!("audit/objects/q35/{CPUS}"), objects_and_control).in_pairs(),
     ]
 }
 

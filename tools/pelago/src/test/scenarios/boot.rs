@@ -40,7 +40,7 @@ pub fn scenarios() -> Vec<Scenario> {
             let mut add = |name: &str, body: Body| {
                 let name = format!("{name}/{}/{cpus}", machine.name());
                 let scenario = Scenario::shared(0, name, move |bench| body(bench, machine, cpus));
-                all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+                all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX));
             };
             add("boot", boot);
             add("boot/ping", ping);

@@ -39,7 +39,7 @@ pub fn scenarios() -> Vec<Scenario> {
         for cpus in CPUS {
             let name = format!("cores/{}/{cpus}", machine.name());
             let scenario = Scenario::shared(0, name, move |bench| cores(bench, machine, cpus));
-            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+            all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX));
         }
     }
     for machine in MachineType::ALL {

@@ -80,7 +80,7 @@ pub fn scenarios() -> Vec<Scenario> {
         .into_iter()
         .map(|(machine, cpus, calls)| {
             let name = format!("fuzz/{}/{cpus}", machine.name());
-            Scenario::alone(1, name.clone(), move |bench| fuzz(bench, &name, machine, cpus, calls, SEED))
+            Scenario::alone(1, name.clone(), move |bench| fuzz(bench, &name, machine, cpus, calls, SEED)).in_pairs()
         })
         .collect();
     let name = "fuzz/nightly";

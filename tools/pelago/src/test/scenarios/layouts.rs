@@ -41,7 +41,7 @@ pub fn scenarios() -> Vec<Scenario> {
         for cpus in CPUS {
             let name = format!("layouts/{}/{cpus}", machine.name());
             let scenario = Scenario::shared(0, name, move |bench| faults(bench, machine, cpus));
-            all.push(Scenario { shares: cpus <= 2, ..scenario });
+            all.push(scenario.sharing(cpus <= 2));
         }
     }
     // microvm has no nodes.

@@ -30,18 +30,18 @@ pub fn scenarios() -> Vec<Scenario> {
         for cpus in [1, 2, 4] {
             let name = format!("multicore-program/{}/{cpus}", machine.name());
             let scenario = Scenario::shared(2, name, move |bench| restarted(bench, machine, cpus));
-            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+            all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX));
         }
     }
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
         let name = format!("multicore-program/no-memory/{}/{cpus}", machine.name());
         let scenario = Scenario::shared(2, name, move |bench| no_memory(bench, machine, cpus));
-        all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+        all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX));
     }
     for (machine, cpus) in [(MachineType::Q35, 1), (MachineType::Microvm, 2), (MachineType::Q35, 4)] {
         let name = format!("multicore-program/names/{}/{cpus}", machine.name());
         let scenario = Scenario::shared(2, name, move |bench| names(bench, machine, cpus));
-        all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+        all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX));
     }
     all.push(Scenario::shared(2, "multicore-program/unheard/q35/2".into(), unheard));
     all.push(Scenario::alone(2, format!("multicore-program/large/microvm/{LARGE_CPUS}"), large));

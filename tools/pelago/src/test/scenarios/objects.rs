@@ -61,7 +61,7 @@ pub fn scenarios() -> Vec<Scenario> {
             let scenario = Scenario::shared(1, name, move |bench| objects(bench, machine, cpus, change));
             // Most cores that a plain run has it has on one machine.
             let nightly = cpus > if machine == MachineType::Q35 { CPUS_ALWAYS_MAX } else { SHARING_CPUS_MAX };
-            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, nightly, ..scenario });
+            all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX).by_night(nightly));
         }
     }
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes));

@@ -29,7 +29,7 @@ pub fn scenarios() -> Vec<Scenario> {
             let scenario = Scenario::shared(0, name, move |bench| shares(bench, machine, cpus));
             // Its cores spin for each other: two take half a second alone, and half a minute beside
             // another machine.
-            all.push(Scenario { shares: cpus == 1, ..scenario });
+            all.push(scenario.sharing(cpus == 1));
         }
     }
     all

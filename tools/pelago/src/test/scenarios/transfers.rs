@@ -141,7 +141,7 @@ pub fn scenarios() -> Vec<Scenario> {
         let name = format!("{start}/{}", configuration.name());
         let told = name.clone();
         let scenario = Scenario::alone(4, name, move |bench| run(bench, &told, configuration, plan));
-        all.push(Scenario { nightly: is_nightly, ..scenario });
+        all.push(scenario.in_pairs().by_night(is_nightly));
     };
     for configuration in Configuration::all() {
         let plan = Plan { victims: COMPONENTS, lasting: BRIEF, wait_max: STALL_MAX, seed: Some(SEED) };
