@@ -14,6 +14,7 @@ mod shares;
 
 use abi::layout::protection;
 use abi::{Error, Handle, PAGE_BYTES};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
 
@@ -203,7 +204,11 @@ impl Room {
     }
 }
 
-/// All rows, on this core; the first core says when all are done.
+/// Words of the command line: the families of rows that are run, of which a row's name begins with
+/// one. Without any all are.
+const FAMILY: &str = "load.family=";
+
+/// The rows, on this core; the first core says when all are done.
 pub async fn run(start: &Start) {
     let cores = u64::from(start.cores());
     let Some(region) = start.region(NAME).filter(|region| region.bytes >= LINES * LINE_BYTES) else {
@@ -221,30 +226,49 @@ pub async fn run(start: &Start) {
             break;
         }
     }
+    // All sleep: who spun meanwhile would make the emulator run each of its turns.
+    runtime::sleep(SETTLE_NS).await;
     if core == 0 {
-        runtime::sleep(SETTLE_NS).await;
         mark::arm();
     }
-    room.counter("shared-counter", |_| SHARED);
-    room.counter("private-counter", |room| PRIVATE + room.core);
-    room.row("null-call", OPERATIONS, 0, |_| {
-        let _ = sys::null();
-    });
-    // Table pages and the kernel's lists warm up with the first.
-    if let Err(error) = room.touch().and_then(|()| room.touch()) {
-        runtime::log!("page-touch failed {error:?}");
+    let families: Vec<&str> = start.command_line().split(' ').filter_map(|word| word.strip_prefix(FAMILY)).collect();
+    let is_wanted = |all: &[&str]| families.is_empty() || all.iter().any(|family| families.contains(family));
+    if is_wanted(&["shared-counter"]) {
+        room.counter("shared-counter", |_| SHARED);
     }
-    room.row("update-shared/1", UPDATES, UPDATE_WORK, Room::work_and_update::<1>);
-    room.row("update-shared/2", UPDATES, UPDATE_WORK, Room::work_and_update::<2>);
-    room.row("update-shared/4", UPDATES, UPDATE_WORK, Room::work_and_update::<4>);
-    room.row("update-shared/8", UPDATES, UPDATE_WORK, Room::work_and_update::<8>);
-    if cores > 1 {
+    if is_wanted(&["private-counter"]) {
+        room.counter("private-counter", |room| PRIVATE + room.core);
+    }
+    if is_wanted(&["null-call"]) {
+        room.row("null-call", OPERATIONS, 0, |_| {
+            let _ = sys::null();
+        });
+    }
+    if is_wanted(&["page-touch"]) {
+        // Table pages and the kernel's lists warm up with the first.
+        if let Err(error) = room.touch().and_then(|()| room.touch()) {
+            runtime::log!("page-touch failed {error:?}");
+        }
+    }
+    if is_wanted(&["update-shared"]) {
+        room.row("update-shared/1", UPDATES, UPDATE_WORK, Room::work_and_update::<1>);
+        room.row("update-shared/2", UPDATES, UPDATE_WORK, Room::work_and_update::<2>);
+        room.row("update-shared/4", UPDATES, UPDATE_WORK, Room::work_and_update::<4>);
+        room.row("update-shared/8", UPDATES, UPDATE_WORK, Room::work_and_update::<8>);
+    }
+    if cores > 1 && is_wanted(&["update-messages", "update-server"]) {
         room.messages::<1>("update-messages/1", "update-server/1");
         room.messages::<8>("update-messages/8", "update-server/8");
+    }
+    if cores > 1 && is_wanted(&["message"]) {
         rings::rows(&mut room);
     }
-    memory::rows(&mut room, start);
-    shares::rows(&mut room, start);
+    if is_wanted(&["memclone", "mempass"]) {
+        memory::rows(&mut room, start);
+    }
+    if is_wanted(&["share-add-remove"]) {
+        shares::rows(&mut room, start);
+    }
     room.meet();
     if core == 0 {
         mark::finish();

@@ -2,6 +2,7 @@
 //! paper's figure it belongs to.
 
 use crate::bench::Side;
+use std::collections::BTreeSet;
 
 /// Where a system's figures of a row come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct Entry {
 /// What a boot runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// All rows of our component.
+    /// Families of rows of our component.
     Component,
     /// These of the measuring program.
     Program,
@@ -43,6 +44,13 @@ pub struct Boot {
     pub cpus: u32,
     pub load: Load,
     pub rows: Vec<&'static str>,
+}
+
+impl Boot {
+    /// What stands before the slash in the names of the rows.
+    pub fn families(&self) -> BTreeSet<&'static str> {
+        self.rows.iter().map(|row| row.split_once('/').map_or(*row, |(family, _)| family)).collect()
+    }
 }
 
 /// A row that was asked for and that a system has not.
@@ -137,7 +145,6 @@ fn wanted(names: &[String], side: Side, row: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     fn planned(names: &[&str], cpus: u32) -> (Vec<Boot>, Vec<Absent>) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
@@ -161,6 +168,9 @@ mod tests {
         assert_eq!((boots.len(), absent.len()), (0, 2));
         let (boots, absent) = planned(&["Pelago/dup-close"], 1);
         assert_eq!((boots.len(), absent.len()), (1, 1));
+        let (boots, _) = planned(&["Pelago/message/", "Pelago/null-call"], 2);
+        let [boot] = &boots[..] else { panic!("{boots:?}") };
+        assert_eq!(Vec::from_iter(boot.families()), ["message", "null-call"]);
         assert_eq!(planned(&[], 2).0.len(), 2);
         assert_eq!(planned(&["nothing"], 2), (vec![], vec![]));
     }

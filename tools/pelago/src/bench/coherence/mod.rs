@@ -29,6 +29,8 @@ pub use table::list;
 /// The system that is loaded.
 pub const SYSTEM: &str = "model.toml";
 const LOAD_DONE: &str = ": load done";
+/// Word for it; see there.
+const FAMILY: &str = "load.family=";
 /// What the measuring program says at the end.
 const MEASURE_DONE: &str = "measure: done";
 /// A modelled guest does a few million instructions a second, all cores together.
@@ -120,7 +122,7 @@ impl Guests<'_> {
     /// Boots, and returns the wanted rows.
     pub fn run(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let mut report = match (boot.side, &boot.load) {
-            (Side::Pelago, Load::Component) => self.component(boot.cpus, turn),
+            (Side::Pelago, Load::Component) => self.component(boot, turn),
             (Side::Pelago, Load::Program) => self.program(boot, turn),
             (Side::Linux, _) => self.peer(boot, turn),
         }?;
@@ -131,25 +133,35 @@ impl Guests<'_> {
         Ok(report)
     }
 
-    /// All rows of our component (apps/bench/src/load.rs).
-    fn component(&self, cpus: u32, turn: u64) -> Result<Report> {
+    /// Rows of our component (apps/bench/src/load.rs): those of the same families as the wanted.
+    fn component(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let model = description::load(&place::root().join("system").join(SYSTEM))?;
-        self.pelago(&model, cpus, turn, &[], LOAD_DONE)
+        let families = boot.families().iter().map(|family| format!("{FAMILY}{family}")).collect();
+        self.pelago(&model, boot.cpus, turn, (&[], families), LOAD_DONE)
     }
 
     /// The measuring program as a Linux program of ours.
     fn program(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let (measure, workers) = (self.measure.to_string_lossy(), boot.cpus.to_string());
         let words = [&[&*measure, "model", &workers], &boot.rows[..]].concat();
-        self.pelago(self.testbed()?.system(), boot.cpus, turn, &words, MEASURE_DONE)
+        self.pelago(self.testbed()?.system(), boot.cpus, turn, (&words, Vec::new()), MEASURE_DONE)
     }
 
-    fn pelago(&self, system: &System, cpus: u32, turn: u64, words: &[&str], done: &str) -> Result<Report> {
+    /// With words of the first program, and words for components.
+    fn pelago(
+        &self,
+        system: &System,
+        cpus: u32,
+        turn: u64,
+        (words, told): (&[&str], Vec<String>),
+        done: &str,
+    ) -> Result<Report> {
         let testbed = self.testbed()?;
         let names = plugin::names(testbed.images(), system, cpus)?;
         let start = |instruments| {
             testbed.boot_system(system, MachineType::Q35, cpus, words, |_, machine: &mut Machine| {
                 plugin::fit(machine, instruments);
+                machine.command_line.extend(told.iter().cloned());
                 Ok(())
             })
         };

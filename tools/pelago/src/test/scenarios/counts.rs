@@ -49,10 +49,9 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(1, "counts/kept".into(), kept),
         // `counts/kept` would see it, too.
         Scenario::nightly(1, "counts/repeat".into(), repeat),
-        // 25 s beside another: the one that shows in every run that the model counts as it should.
         Scenario::shared(2, "counts/model/coherence/2".into(), |bench| counters(&modelled(bench, 2)?, 2)),
-        Scenario::nightly(2, "counts/model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
-        Scenario::nightly(2, "counts/model/unshared/2".into(), |bench| unshared(bench, 2)),
+        Scenario::shared(2, "counts/model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
+        Scenario::shared(2, "counts/model/unshared/2".into(), |bench| unshared(bench, 2)),
         Scenario::nightly(2, "counts/model/scaling/4".into(), |bench| scaling(bench, 4)),
         Scenario::nightly(2, "counts/model/twice".into(), same_twice),
         Scenario::shared(2, "counts/model/dup-close/2".into(), |bench| dup_close(bench, &KNOWN[1])),
