@@ -18,12 +18,12 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 /// has grown never shrinks.
 const STEADY: Duration = Duration::from_secs(5);
 const MEMORY_BYTES: u64 = 1 << 30;
-/// Some 3 s each at 2 cores, where 400 are killed, and so 20 s with those that warm up: what is
-/// left behind by one process in a hundred needs many to show.
-const ROUNDS: usize = 4;
+/// Some 3 s each at 2 cores, where 400 are killed: what is left behind by one process in a hundred
+/// needs many to show.
+const ROUNDS: usize = 2;
 const NIGHTLY_ROUNDS: usize = 1000;
-/// What servers' heaps may grow by in all rounds together: a page for some sixty processes killed
-/// in a plain run, and for three thousand in a nightly one.
+/// What servers' heaps may grow by in all rounds together: a page for some twenty-five processes
+/// killed in a plain run, and for three thousand in a nightly one.
 const HEAPS_KIB_MAX: u64 = 128;
 const NIGHTLY_HEAPS_KIB_MAX: u64 = 512;
 /// After so many rounds servers have what they keep. Before them comes one of 400 processes: it
