@@ -44,7 +44,7 @@ markers! {
 pub(super) trait Decode {
     type Value;
     /// Decodes the words from `at` on, and passes them.
-    fn decode(kernel: &Kernel, request: &Request, at: &mut usize) -> Result<Self::Value, Error>;
+    fn decode(kernel: &Kernel, request: Request, at: &mut usize) -> Result<Self::Value, Error>;
 }
 
 /// The number of the next argument.
@@ -60,7 +60,7 @@ macro_rules! decode {
         impl<$($of: $bound,)* $(const $count: $type),*> Decode for $kind {
             type Value = $value;
             #[inline(always)]
-            fn decode($kernel: &Kernel, $request: &Request, $at: &mut usize) -> Result<$value, Error> {
+            fn decode($kernel: &Kernel, $request: Request, $at: &mut usize) -> Result<$value, Error> {
                 $body
             }
         }
@@ -124,7 +124,7 @@ macro_rules! record {
         impl $name {
             /// Decodes its arguments and makes the call.
             #[allow(unused, reason = "some calls have no arguments")]
-            pub fn make(kernel: &mut Kernel, request: &Request) -> Answer {
+            pub fn make(kernel: &mut Kernel, request: Request) -> Answer {
                 let mut at = 0;
                 $( let $argument = <$kind as Decode>::decode(kernel, request, &mut at)?; )*
                 $( let $progress = request.words()[next(&mut at)]; )*
@@ -163,12 +163,12 @@ macro_rules! calls {
 
         /// Makes a call, but for those that `enter` makes.
         #[inline(always)]
-        pub fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+        pub fn dispatch(kernel: &mut Kernel, call: Call, request: Request) -> Answer {
             match call { $( Call::$name => make!([$($flag)*] $name kernel request), )* }
         }
 
         /// Makes a call that a ring may ask for.
-        pub fn dispatch_of_ring(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+        pub fn dispatch_of_ring(kernel: &mut Kernel, call: Call, request: Request) -> Answer {
             match call { $( Call::$name => make_of_ring!([$($flag)*] $name kernel request), )* }
         }
     };

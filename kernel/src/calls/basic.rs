@@ -13,11 +13,11 @@ use abi::layout::counter;
 
 const LOG_BYTES_MAX: usize = 512;
 
-pub(super) fn null(_: &Kernel, _: &Request, _: Null) -> Answer {
+pub(super) fn null(_: &Kernel, _: Request, _: Null) -> Answer {
     NOTHING
 }
 
-pub(super) fn log(kernel: &mut Kernel, request: &Request, call: Log) -> Answer {
+pub(super) fn log(kernel: &mut Kernel, request: Request, call: Log) -> Answer {
     let domain = request.caller.domain();
     let (address, bytes) = call.text;
     let mut text = [0; LOG_BYTES_MAX];
@@ -31,7 +31,7 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request, call: Log) -> Answer {
     NOTHING
 }
 
-pub(super) fn console_write(kernel: &mut Kernel, request: &Request, call: ConsoleWrite) -> Answer {
+pub(super) fn console_write(kernel: &mut Kernel, request: Request, call: ConsoleWrite) -> Answer {
     let (address, bytes) = call.bytes;
     if call.console.port(0, 1).is_err() || kernel.core() != 0 {
         return Err(Error::BadArgument);
@@ -48,11 +48,11 @@ pub(super) fn console_write(kernel: &mut Kernel, request: &Request, call: Consol
     NOTHING
 }
 
-pub(super) fn power_off(_: &Kernel, _: &Request, call: PowerOff) -> Answer {
+pub(super) fn power_off(_: &Kernel, _: Request, call: PowerOff) -> Answer {
     power::power_off(call.status as u8)
 }
 
-pub(super) fn counter_read(kernel: &Kernel, _: &Request, call: CounterRead) -> Answer {
+pub(super) fn counter_read(kernel: &Kernel, _: Request, call: CounterRead) -> Answer {
     let value = match call.index {
         counter::KERNEL_PAGES => Some(kernel.frames.total() - kernel.frames.free()),
         index => kernel.counters.get(index),
@@ -60,7 +60,7 @@ pub(super) fn counter_read(kernel: &Kernel, _: &Request, call: CounterRead) -> A
     value.ok_or(Error::BadArgument).and_then(one)
 }
 
-pub(super) fn trace_read(kernel: &mut Kernel, request: &Request, call: TraceRead) -> Answer {
+pub(super) fn trace_read(kernel: &mut Kernel, request: Request, call: TraceRead) -> Answer {
     let (address, bytes) = call.buffer;
     let lost = kernel.trace.lost();
     let mut done = 0;

@@ -19,7 +19,7 @@ pub(super) fn downgraded(held: Rights, wanted: u64) -> Result<Rights, Error> {
     if held.union(Rights::INHERIT).contains(wanted) { Ok(wanted) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn cap_copy(kernel: &mut Kernel, request: &Request, call: CapCopy) -> Answer {
+pub(super) fn cap_copy(kernel: &mut Kernel, request: Request, call: CapCopy) -> Answer {
     let (parent, source) = call.source;
     let rights = downgraded(source.rights, call.rights)?;
     let slot = request.slot(kernel)?;
@@ -27,7 +27,7 @@ pub(super) fn cap_copy(kernel: &mut Kernel, request: &Request, call: CapCopy) ->
     one(request.caller.domain().insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
-pub(super) fn cap_mint(kernel: &mut Kernel, request: &Request, call: CapMint) -> Answer {
+pub(super) fn cap_mint(kernel: &mut Kernel, request: Request, call: CapMint) -> Answer {
     let (parent, source) = call.source;
     let rights = downgraded(source.rights, call.rights)?;
     let slot = request.slot(kernel)?;
@@ -36,7 +36,7 @@ pub(super) fn cap_mint(kernel: &mut Kernel, request: &Request, call: CapMint) ->
     one(request.caller.domain().insert_derived(slot, minted, parent).0)
 }
 
-pub(super) fn cap_drop(kernel: &mut Kernel, request: &Request, call: CapDrop) -> Answer {
+pub(super) fn cap_drop(kernel: &mut Kernel, request: Request, call: CapDrop) -> Answer {
     // A segment that nothing else names becomes shorter first, a step at a time.
     if let Ok(last) = request.capability(call.capability)?.object.cast::<Segment>()
         && last.header().references() == 1
@@ -48,7 +48,7 @@ pub(super) fn cap_drop(kernel: &mut Kernel, request: &Request, call: CapDrop) ->
     NOTHING
 }
 
-pub(super) fn cap_stat(_: &Kernel, request: &Request, call: CapStat) -> Answer {
+pub(super) fn cap_stat(_: &Kernel, request: Request, call: CapStat) -> Answer {
     let capability = request.capability(call.capability)?;
     let object = capability.object;
     Ok(Outcome::Done([object.object_type() as u64, object.id(), u64::from(capability.rights.0)]))

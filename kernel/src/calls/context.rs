@@ -19,7 +19,7 @@ use abi::{Error, Handle, Rights};
 /// Longest time from one window of a gang to the next.
 const PERIOD_MAX_US: u64 = 60_000_000;
 
-pub(super) fn context_alloc(kernel: &mut Kernel, request: &Request, call: ContextAlloc) -> Answer {
+pub(super) fn context_alloc(kernel: &mut Kernel, request: Request, call: ContextAlloc) -> Answer {
     let ContextAlloc { ram, domain: (domain, (_, held)), control_page: control, flags: options, priority_max } = call;
     // Threads of one's own domain change nobody else.
     if domain != request.caller.domain() && !held.rights.contains(Rights::WRITE) {
@@ -55,7 +55,7 @@ fn decode_priority(word: u64, giver: Ptr<Context>) -> Result<usize, Error> {
     if priority <= giver.priority_max { Ok(priority) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn context_schedule(kernel: &mut Kernel, request: &Request, call: ContextSchedule) -> Answer {
+pub(super) fn context_schedule(kernel: &mut Kernel, request: Request, call: ContextSchedule) -> Answer {
     let ContextSchedule { ram, context, priority, slice_us } = call;
     let priority = decode_priority(priority, request.caller)?;
     if context.schedule.get().is_some() {
@@ -75,12 +75,12 @@ pub(super) fn context_schedule(kernel: &mut Kernel, request: &Request, call: Con
     one(request.place(slot, schedule.any(), Rights::ALL))
 }
 
-pub(super) fn schedule_stat(kernel: &mut Kernel, _: &Request, ScheduleStat { schedule }: ScheduleStat) -> Answer {
+pub(super) fn schedule_stat(kernel: &mut Kernel, _: Request, ScheduleStat { schedule }: ScheduleStat) -> Answer {
     kernel.update_accounting();
     Ok(Outcome::Done([schedule.used_ns(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
 }
 
-pub(super) fn schedule_set(kernel: &mut Kernel, _: &Request, call: ScheduleSet) -> Answer {
+pub(super) fn schedule_set(kernel: &mut Kernel, _: Request, call: ScheduleSet) -> Answer {
     let ScheduleSet { schedule, slice_us, period_us } = call;
     if period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
         return Err(Error::BadArgument);
@@ -93,7 +93,7 @@ pub(super) fn schedule_set(kernel: &mut Kernel, _: &Request, call: ScheduleSet) 
     NOTHING
 }
 
-pub(super) fn schedule_gang(kernel: &mut Kernel, _: &Request, call: ScheduleGang) -> Answer {
+pub(super) fn schedule_gang(kernel: &mut Kernel, _: Request, call: ScheduleGang) -> Answer {
     let ScheduleGang { schedule, period_us, slice_us, phase_us, .. } = call;
     let times = [period_us, slice_us, phase_us];
     if schedule.context.get().is_none() {
@@ -118,7 +118,7 @@ fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<GangWindow
     Ok(GangWindow { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
 }
 
-pub(super) fn context_start(kernel: &mut Kernel, _: &Request, call: ContextStart) -> Answer {
+pub(super) fn context_start(kernel: &mut Kernel, _: Request, call: ContextStart) -> Answer {
     let ContextStart { context, instruction, stack, arguments } = call;
     match context.state() {
         State::New => kernel.start(context, instruction, stack, arguments),
@@ -132,7 +132,7 @@ fn check_address(address: u64) -> Result<(), Error> {
     if address < USER_END { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn context_proxy(kernel: &mut Kernel, request: &Request, call: ContextProxy) -> Answer {
+pub(super) fn context_proxy(kernel: &mut Kernel, request: Request, call: ContextProxy) -> Answer {
     let ContextProxy { call_entry, upcall_entry, stack_top, flags: options } = call;
     if !request.caller.is_linux {
         return Err(Error::NoRights);
@@ -142,7 +142,7 @@ pub(super) fn context_proxy(kernel: &mut Kernel, request: &Request, call: Contex
     set_proxy(kernel, request.caller, Some(proxy), options)
 }
 
-pub(super) fn context_upcall(kernel: &mut Kernel, request: &Request, call: ContextUpcall) -> Answer {
+pub(super) fn context_upcall(kernel: &mut Kernel, request: Request, call: ContextUpcall) -> Answer {
     let ContextUpcall { upcall_entry, stack_top, flags: options } = call;
     if request.caller.is_linux {
         return Err(Error::NoRights);
@@ -163,7 +163,7 @@ fn set_proxy(kernel: &mut Kernel, context: Ptr<Context>, proxy: Option<Proxy>, o
     NOTHING
 }
 
-pub(super) fn context_base(_: &Kernel, request: &Request, ContextBase { which, address }: ContextBase) -> Answer {
+pub(super) fn context_base(_: &Kernel, request: Request, ContextBase { which, address }: ContextBase) -> Answer {
     let change: fn(&mut Bases, u64) = match which {
         0 => |bases, address| bases.fs = address,
         1 => |bases, address| bases.gs = address,
@@ -174,7 +174,7 @@ pub(super) fn context_base(_: &Kernel, request: &Request, ContextBase { which, a
     NOTHING
 }
 
-pub(super) fn context_resume(_: &Kernel, request: &Request, _: ContextResume) -> Answer {
+pub(super) fn context_resume(_: &Kernel, request: Request, _: ContextResume) -> Answer {
     let program = request.caller.program();
     check_address(program.rip)?;
     request.caller.with_registers(|registers| upcall::from_program(&program, registers));
@@ -184,7 +184,7 @@ pub(super) fn context_resume(_: &Kernel, request: &Request, _: ContextResume) ->
     Ok(Outcome::Blocked)
 }
 
-pub(super) fn context_watch(kernel: &mut Kernel, _: &Request, call: ContextWatch) -> Answer {
+pub(super) fn context_watch(kernel: &mut Kernel, _: Request, call: ContextWatch) -> Answer {
     let ContextWatch { context, limit_ns, target } = call;
     if (1..flags::WATCH_LIMIT_MIN_NS).contains(&limit_ns) {
         return Err(Error::BadArgument);
@@ -204,7 +204,7 @@ pub(super) fn context_watch(kernel: &mut Kernel, _: &Request, call: ContextWatch
     NOTHING
 }
 
-pub(super) fn context_end(kernel: &mut Kernel, request: &Request, ContextEnd { context }: ContextEnd) -> Answer {
+pub(super) fn context_end(kernel: &mut Kernel, request: Request, ContextEnd { context }: ContextEnd) -> Answer {
     if context.state() == State::Dead {
         return Err(Error::PeerDead);
     }
@@ -214,7 +214,7 @@ pub(super) fn context_end(kernel: &mut Kernel, request: &Request, ContextEnd { c
     if context == request.caller { Ok(Outcome::Blocked) } else { NOTHING }
 }
 
-pub(super) fn yield_slice(kernel: &mut Kernel, _: &Request, _: Yield) -> Answer {
+pub(super) fn yield_slice(kernel: &mut Kernel, _: Request, _: Yield) -> Answer {
     kernel.scheduler.yield_slice();
     NOTHING
 }

@@ -41,14 +41,14 @@ fn found_record(info: &DeviceInfo) -> DeviceRecord {
     }
 }
 
-pub(super) fn device_list(kernel: &mut Kernel, request: &Request, call: DeviceList) -> Answer {
+pub(super) fn device_list(kernel: &mut Kernel, request: Request, call: DeviceList) -> Answer {
     let hardware = Hardware::at(kernel, call.index).ok_or(Error::NotFound)?;
     let record = record(hardware);
     user_memory::write(kernel, request.caller.domain().range(), call.record, record.as_bytes())?;
     NOTHING
 }
 
-pub(super) fn device_alloc(kernel: &mut Kernel, request: &Request, call: DeviceAlloc) -> Answer {
+pub(super) fn device_alloc(kernel: &mut Kernel, request: Request, call: DeviceAlloc) -> Answer {
     let all = (0..).map_while(|index| Some((index, Hardware::at(kernel, index)?)));
     let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == call.hwid);
     let (index, hardware) = named.next().ok_or(Error::NotFound)?;
@@ -57,7 +57,7 @@ pub(super) fn device_alloc(kernel: &mut Kernel, request: &Request, call: DeviceA
     one(request.place(slot, device.any(), Rights::ALL))
 }
 
-pub(super) fn device_window(kernel: &mut Kernel, request: &Request, call: DeviceWindow) -> Answer {
+pub(super) fn device_window(kernel: &mut Kernel, request: Request, call: DeviceWindow) -> Answer {
     let (device, (_, held)) = call.device;
     let info = device.found()?;
     let bar = usize::try_from(call.window).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
@@ -86,7 +86,7 @@ fn configuration(offset: u64, width: u64) -> Result<(u16, u32, u32), Error> {
     Ok((offset as u16 & !3, 8 * (offset as u32 & 3), mask))
 }
 
-pub(super) fn device_conf_read(_: &Kernel, _: &Request, call: DeviceConfRead) -> Answer {
+pub(super) fn device_conf_read(_: &Kernel, _: Request, call: DeviceConfRead) -> Answer {
     let info = call.device.found()?;
     let (offset, shift, mask) = configuration(call.offset, call.width)?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
@@ -128,7 +128,7 @@ fn is_writable(read: impl Fn(u16) -> Option<u32>, offset: u16) -> bool {
     true
 }
 
-pub(super) fn device_conf_write(_: &Kernel, _: &Request, call: DeviceConfWrite) -> Answer {
+pub(super) fn device_conf_write(_: &Kernel, _: Request, call: DeviceConfWrite) -> Answer {
     let info = call.device.found()?;
     let (offset, shift, mask) = configuration(call.offset, call.width)?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
@@ -140,25 +140,25 @@ pub(super) fn device_conf_write(_: &Kernel, _: &Request, call: DeviceConfWrite) 
     NOTHING
 }
 
-pub(super) fn device_interrupt(kernel: &mut Kernel, _: &Request, call: DeviceInterrupt) -> Answer {
+pub(super) fn device_interrupt(kernel: &mut Kernel, _: Request, call: DeviceInterrupt) -> Answer {
     let (_, target) = call.target;
     call.device.route(kernel, call.entry, target)?;
     NOTHING
 }
 
-pub(super) fn device_master(_: &Kernel, _: &Request, call: DeviceMaster) -> Answer {
+pub(super) fn device_master(_: &Kernel, _: Request, call: DeviceMaster) -> Answer {
     call.device.set_master(call.on)?;
     NOTHING
 }
 
-pub(super) fn device_port_read(_: &Kernel, _: &Request, call: DevicePortRead) -> Answer {
+pub(super) fn device_port_read(_: &Kernel, _: Request, call: DevicePortRead) -> Answer {
     let DevicePortRead { device, offset, width } = call;
     let port = device.port(offset, width)?;
     // The port belongs to the device claimed.
     one((0..width as u16).fold(0, |value, byte| value | u64::from(cpu::port_read8(port + byte)) << (8 * byte)))
 }
 
-pub(super) fn device_port_write(_: &Kernel, _: &Request, call: DevicePortWrite) -> Answer {
+pub(super) fn device_port_write(_: &Kernel, _: Request, call: DevicePortWrite) -> Answer {
     let DevicePortWrite { device, offset, width, value } = call;
     let port = device.port(offset, width)?;
     for byte in 0..width as u16 {

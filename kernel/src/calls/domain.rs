@@ -28,7 +28,7 @@ fn name(kernel: &mut Kernel, maker: Ptr<Domain>, call: &DomainAlloc) -> Result<N
     Name::new(&text[..bytes]).ok_or(Error::BadArgument)
 }
 
-pub(super) fn domain_alloc(kernel: &mut Kernel, request: &Request, call: DomainAlloc) -> Answer {
+pub(super) fn domain_alloc(kernel: &mut Kernel, request: Request, call: DomainAlloc) -> Answer {
     let (parent, ram) = (call.ram.0, call.ram.1.object.cast()?);
     if call.flags & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
@@ -48,7 +48,7 @@ pub(super) fn domain_alloc(kernel: &mut Kernel, request: &Request, call: DomainA
     Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))
 }
 
-pub(super) fn domain_grant(kernel: &mut Kernel, _: &Request, call: DomainGrant) -> Answer {
+pub(super) fn domain_grant(kernel: &mut Kernel, _: Request, call: DomainGrant) -> Answer {
     let DomainGrant { domain, source: (parent, source), rights } = call;
     check_alive(domain)?;
     let rights = downgraded(source.rights, rights)?;
@@ -57,13 +57,13 @@ pub(super) fn domain_grant(kernel: &mut Kernel, _: &Request, call: DomainGrant) 
     one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
-pub(super) fn domain_range(kernel: &mut Kernel, request: &Request, DomainRange { domain }: DomainRange) -> Answer {
+pub(super) fn domain_range(kernel: &mut Kernel, request: Request, DomainRange { domain }: DomainRange) -> Answer {
     let slot = request.slot(kernel)?;
     kernel.retain(domain.range());
     one(request.place(slot, domain.range().any(), Rights::ALL))
 }
 
-pub(super) fn domain_kill(kernel: &mut Kernel, request: &Request, DomainKill { domain, status }: DomainKill) -> Answer {
+pub(super) fn domain_kill(kernel: &mut Kernel, request: Request, DomainKill { domain, status }: DomainKill) -> Answer {
     let own = domain == request.caller.domain();
     kernel.kill(domain, Death::by_call(DeathCause::Killed, status));
     if own {
@@ -76,25 +76,25 @@ pub(super) fn domain_kill(kernel: &mut Kernel, request: &Request, DomainKill { d
     if is_done { NOTHING } else { Ok(Outcome::Retry) }
 }
 
-pub(super) fn domain_exit(kernel: &mut Kernel, request: &Request, call: DomainExit) -> Answer {
+pub(super) fn domain_exit(kernel: &mut Kernel, request: Request, call: DomainExit) -> Answer {
     kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, call.status));
     Ok(Outcome::Blocked)
 }
 
-pub(super) fn domain_state(kernel: &mut Kernel, request: &Request, call: DomainState) -> Answer {
+pub(super) fn domain_state(kernel: &mut Kernel, request: Request, call: DomainState) -> Answer {
     kernel.update_accounting();
     let state = call.domain.state();
     user_memory::write(kernel, request.caller.domain().range(), call.state, state.as_bytes())?;
     NOTHING
 }
 
-pub(super) fn domain_on_death(kernel: &mut Kernel, _: &Request, call: DomainOnDeath) -> Answer {
+pub(super) fn domain_on_death(kernel: &mut Kernel, _: Request, call: DomainOnDeath) -> Answer {
     let (notification, source) = call.target;
     call.domain.set_on_death(kernel, notification, source);
     NOTHING
 }
 
-pub(super) fn domain_fork(kernel: &mut Kernel, request: &Request, call: DomainFork) -> Answer {
+pub(super) fn domain_fork(kernel: &mut Kernel, request: Request, call: DomainFork) -> Answer {
     let DomainFork { child, slot, address } = call;
     check_alive(child)?;
     if child == request.caller.domain() {

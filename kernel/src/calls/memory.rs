@@ -9,14 +9,14 @@ use crate::objects::{Ptr, Ram};
 use crate::state::Kernel;
 use abi::{Error, Handle, Rights};
 
-pub(super) fn ram_split(kernel: &mut Kernel, request: &Request, call: RamSplit) -> Answer {
+pub(super) fn ram_split(kernel: &mut Kernel, request: Request, call: RamSplit) -> Answer {
     let slot = request.slot(kernel)?;
     let child = call.ram.split(kernel, call.limit_pages, call.turns)?;
     one(request.place(slot, child.any(), Rights::ALL))
 }
 
 /// Whose turns a new account shares. Turns of its own need the CONTROL right to the core.
-pub(super) fn turns(kernel: &Kernel, request: &Request, argument: usize) -> Result<Turns, Error> {
+pub(super) fn turns(kernel: &Kernel, request: Request, argument: usize) -> Result<Turns, Error> {
     if request.words()[argument] == Handle::NONE.0 {
         return Ok(Turns::Parents);
     }
@@ -27,12 +27,12 @@ pub(super) fn turns(kernel: &Kernel, request: &Request, argument: usize) -> Resu
     }
 }
 
-pub(super) fn ram_turns(kernel: &mut Kernel, _: &Request, call: RamTurns) -> Answer {
+pub(super) fn ram_turns(kernel: &mut Kernel, _: Request, call: RamTurns) -> Answer {
     call.ram.begin_turns(kernel)?;
     NOTHING
 }
 
-pub(super) fn ram_stat(kernel: &Kernel, _: &Request, call: RamStat) -> Answer {
+pub(super) fn ram_stat(kernel: &Kernel, _: Request, call: RamStat) -> Answer {
     Ok(Outcome::Done([call.ram.limit(kernel), call.ram.used(), kernel.frames.free()]))
 }
 
@@ -40,12 +40,12 @@ fn check_root(ram: Ptr<Ram>) -> Result<(), Error> {
     if ram.is_root() { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn ram_carve(kernel: &mut Kernel, _: &Request, call: RamCarve) -> Answer {
+pub(super) fn ram_carve(kernel: &mut Kernel, _: Request, call: RamCarve) -> Answer {
     check_root(call.root)?;
     one(kernel.frames.carve(call.pages).ok_or(Error::NoMemory)?.0)
 }
 
-pub(super) fn ram_add(kernel: &mut Kernel, _: &Request, call: RamAdd) -> Answer {
+pub(super) fn ram_add(kernel: &mut Kernel, _: Request, call: RamAdd) -> Answer {
     check_root(call.root)?;
     let range = decode_run(call.address, call.pages)?;
     if !kernel.is_core_memory(range) {

@@ -70,7 +70,8 @@ fn one(value: u64) -> Answer {
     Ok(Outcome::Done([value, 0, 0]))
 }
 
-/// A call being made.
+/// A call being made. Passed by value: a pointer, which stays in a register.
+#[derive(Clone, Copy)]
 struct Request {
     caller: Ptr<Context>,
 }
@@ -78,31 +79,31 @@ struct Request {
 impl Request {
     /// RDI, RSI, RDX, R10, R8, R9; only until the result is set.
     #[inline(always)]
-    fn words(&self) -> [u64; 6] {
+    fn words(self) -> [u64; 6] {
         self.caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9])
     }
 
     /// The object an argument names.
-    fn object<T: Object>(&self, argument: usize, rights: Rights) -> Made<T> {
+    fn object<T: Object>(self, argument: usize, rights: Rights) -> Made<T> {
         self.caller.domain().share().find(Handle(self.words()[argument]), rights).map(|(object, _)| object)
     }
 
     /// As `object`, with the capability itself.
-    fn find<T: Object>(&self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Capability), Error> {
+    fn find<T: Object>(self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Capability), Error> {
         self.caller.domain().share().find(Handle(self.words()[argument]), rights)
     }
 
-    fn capability(&self, argument: usize) -> Result<Capability, Error> {
+    fn capability(self, argument: usize) -> Result<Capability, Error> {
         self.caller.domain().share().get(Handle(self.words()[argument]))
     }
 
     /// The slot an argument names and what it holds.
-    fn slot_of(&self, argument: usize) -> Result<Source, Error> {
+    fn slot_of(self, argument: usize) -> Result<Source, Error> {
         self.caller.domain().share().find_slot(Handle(self.words()[argument]))
     }
 
     /// As `object`, with the slot and what it holds.
-    fn held<T: Object>(&self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Source), Error> {
+    fn held<T: Object>(self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Source), Error> {
         let object = self.object(argument, rights)?;
         Ok((object, self.slot_of(argument)?))
     }
@@ -110,7 +111,7 @@ impl Request {
     /// The same, to derive a capability from it: for an object of one of these types (none: of
     /// any), with these rights.
     #[inline(never)]
-    fn source_of(&self, argument: usize, types: &[ObjectType], rights: Rights) -> Result<Source, Error> {
+    fn source_of(self, argument: usize, types: &[ObjectType], rights: Rights) -> Result<Source, Error> {
         let source = self.slot_of(argument)?;
         source.0.check_parent()?;
         if !types.is_empty() && !types.contains(&source.1.object.object_type()) {
@@ -120,18 +121,18 @@ impl Request {
     }
 
     /// The notification that an argument names, and its slot.
-    fn target(&self, argument: usize) -> Result<(Notification, Source), Error> {
+    fn target(self, argument: usize) -> Result<(Notification, Source), Error> {
         let source = self.source_of(argument, &[], Rights(0))?;
         Ok((Notification::decode(source.1)?, source))
     }
 
     /// As `object`; `None` for `Handle::NONE`.
-    fn optional<T: Object>(&self, argument: usize, rights: Rights) -> Result<Option<Ptr<T>>, Error> {
+    fn optional<T: Object>(self, argument: usize, rights: Rights) -> Result<Option<Ptr<T>>, Error> {
         if self.words()[argument] == Handle::NONE.0 { Ok(None) } else { self.object(argument, rights).map(Some) }
     }
 
     /// Address and length of at most `max` bytes.
-    fn bytes(&self, address: usize, length: usize, max: usize) -> Result<(u64, usize), Error> {
+    fn bytes(self, address: usize, length: usize, max: usize) -> Result<(u64, usize), Error> {
         let bytes =
             usize::try_from(self.words()[length]).ok().filter(|bytes| *bytes <= max).ok_or(Error::BadArgument)?;
         Ok((self.words()[address], bytes))
@@ -140,18 +141,18 @@ impl Request {
     /// Checks that an argument names this core, with these rights. A claim on another core gives no
     /// right to this one.
     #[inline(never)]
-    fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
+    fn check_core(self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
         let pcore = self.object::<Pcore>(argument, rights)?;
         if pcore.core == kernel.core() { Ok(()) } else { Err(Error::OtherCore) }
     }
 
     /// A free slot of the caller, for something new.
-    fn slot(&self, kernel: &mut Kernel) -> Result<usize, Error> {
+    fn slot(self, kernel: &mut Kernel) -> Result<usize, Error> {
         self.caller.domain().reserve(kernel)
     }
 
     /// Retries the call with some arguments changed to what is left to do.
-    fn retry<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome {
+    fn retry<const N: usize>(self, changed: [(usize, u64); N]) -> Outcome {
         let mut words = self.words();
         changed.iter().for_each(|(argument, value)| words[*argument] = *value);
         self.caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
@@ -159,7 +160,7 @@ impl Request {
     }
 
     /// Puts a new object, whose one reference the caller of this holds, into a reserved slot.
-    fn place(&self, slot: usize, object: AnyObject, rights: Rights) -> u64 {
+    fn place(self, slot: usize, object: AnyObject, rights: Rights) -> u64 {
         self.caller.domain().insert(slot, Capability { object, badge: 0, rights }).0
     }
 }
@@ -167,7 +168,7 @@ impl Request {
 /// Makes a call for `caller`; gives the context to switch to directly, if there is one.
 #[inline(always)]
 pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Ptr<Context>> {
-    let request = &Request { caller };
+    let request = Request { caller };
     let switch_to = match call {
         // The two calls of the fast path are inlined into the entry.
         Call::PortalCall => portal::call(kernel, request),
@@ -198,7 +199,7 @@ pub fn dispatch_ring(
 ) -> Result<Result<[u64; 3], Error>, [u64; 6]> {
     let request = Request { caller };
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
-    match records::dispatch_of_ring(kernel, call, &request) {
+    match records::dispatch_of_ring(kernel, call, request) {
         Ok(Outcome::Done(results)) => Ok(Ok(results)),
         Ok(Outcome::Retry) => Err(request.words()),
         Ok(Outcome::Blocked) => unreachable!("no call of a ring waits"),

@@ -9,13 +9,13 @@ use crate::objects::{Context, Portal, Remote, Semaphore};
 use crate::state::Kernel;
 use abi::{Error, Rights};
 
-pub(super) fn notify(kernel: &mut Kernel, request: &Request, call: Notify) -> Answer {
+pub(super) fn notify(kernel: &mut Kernel, request: Request, call: Notify) -> Answer {
     let notification = Notification::decode(request.capability(call.target)?)?;
     notification.send(kernel);
     NOTHING
 }
 
-pub(super) fn wait(kernel: &mut Kernel, request: &Request, Wait { deadline_ns }: Wait) -> Answer {
+pub(super) fn wait(kernel: &mut Kernel, request: Request, Wait { deadline_ns }: Wait) -> Answer {
     let caller = request.caller;
     kernel.scheduler.cancel_watch(caller);
     let bits = caller.pending.replace(0);
@@ -30,7 +30,7 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request, Wait { deadline_ns }:
     Ok(Outcome::Blocked)
 }
 
-pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: &Request, call: WakeSlotAlloc) -> Answer {
+pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: Request, call: WakeSlotAlloc) -> Answer {
     let capability = request.capability(call.target)?;
     let badge = match (capability.object.cast::<Context>(), capability.object.cast::<Portal>()) {
         (Ok(context), _) if context.state() == State::Dead => return Err(Error::PeerDead),
@@ -42,13 +42,13 @@ pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: &Request, call: Wake
     one(kernel.wake_slots.allocate(capability.object, badge)? as u64)
 }
 
-pub(super) fn wake_slot_import(kernel: &mut Kernel, request: &Request, call: WakeSlotImport) -> Answer {
+pub(super) fn wake_slot_import(kernel: &mut Kernel, request: Request, call: WakeSlotImport) -> Answer {
     let slot = request.slot(kernel)?;
     let remote = kernel.create(call.ram, |header| Remote::new(header, call.core as usize, call.slot as usize))?;
     one(request.place(slot, remote.any(), Rights::ALL))
 }
 
-pub(super) fn wake_slot_free(kernel: &mut Kernel, _: &Request, call: WakeSlotFree) -> Answer {
+pub(super) fn wake_slot_free(kernel: &mut Kernel, _: Request, call: WakeSlotFree) -> Answer {
     let slot = usize::try_from(call.slot).map_err(|_| Error::BadArgument)?;
     kernel.wake_slots.free(slot)?;
     NOTHING

@@ -21,7 +21,7 @@ pub(super) fn count(kernel: &Kernel) -> usize {
     kernel.info.map_or(1, |info| info.cores.len())
 }
 
-pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAlloc) -> Answer {
+pub(super) fn pcore_alloc(kernel: &mut Kernel, request: Request, call: PcoreAlloc) -> Answer {
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
@@ -38,7 +38,7 @@ pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAll
 /// What was asked to run: the plan, and the capabilities it needs.
 fn decode_launch(
     kernel: &mut Kernel,
-    request: &Request,
+    request: Request,
     held: Rights,
     address: u64,
 ) -> Result<(Plan, [Option<Source>; SEGMENTS_MAX]), Error> {
@@ -98,7 +98,7 @@ fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
     if clash { Err(Error::BadArgument) } else { Ok(()) }
 }
 
-pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) -> Answer {
+pub(super) fn pcore_run(kernel: &mut Kernel, request: Request, call: PcoreRun) -> Answer {
     let (pcore, (_, held)) = call.pcore;
     pcore.check_idle()?;
     let (plan, segments) = decode_launch(kernel, request, held.rights, call.launch)?;
@@ -106,7 +106,7 @@ pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) 
     NOTHING
 }
 
-pub(super) fn pcore_halt(kernel: &mut Kernel, _: &Request, PcoreHalt { pcore }: PcoreHalt) -> Answer {
+pub(super) fn pcore_halt(kernel: &mut Kernel, _: Request, PcoreHalt { pcore }: PcoreHalt) -> Answer {
     if pcore.core == kernel.core() {
         return kernel.halt_here().map(|()| Outcome::Blocked);
     }
@@ -114,13 +114,13 @@ pub(super) fn pcore_halt(kernel: &mut Kernel, _: &Request, PcoreHalt { pcore }: 
     NOTHING
 }
 
-pub(super) fn pcore_watch(kernel: &mut Kernel, _: &Request, call: PcoreWatch) -> Answer {
+pub(super) fn pcore_watch(kernel: &mut Kernel, _: Request, call: PcoreWatch) -> Answer {
     let (_, target) = call.target;
     call.pcore.watch(kernel, target)?;
     NOTHING
 }
 
-pub(super) fn pcore_add_device(kernel: &mut Kernel, _: &Request, call: PcoreAddDevice) -> Answer {
+pub(super) fn pcore_add_device(kernel: &mut Kernel, _: Request, call: PcoreAddDevice) -> Answer {
     let PcoreAddDevice { pcore, kind, segment, offset, core, slot } = call;
     let (base, pages) = decode_run(segment.1.object.cast()?, segment.1)?;
     let polled = match kind {
@@ -137,30 +137,30 @@ pub(super) fn pcore_add_device(kernel: &mut Kernel, _: &Request, call: PcoreAddD
     one(pcore.add_polled(kernel, polled, segment)? as u64)
 }
 
-pub(super) fn pcore_device_stat(kernel: &Kernel, _: &Request, call: PcoreDeviceStat) -> Answer {
+pub(super) fn pcore_device_stat(kernel: &Kernel, _: Request, call: PcoreDeviceStat) -> Answer {
     let found = kernel.polling.as_ref().and_then(|polling| polling.stat(call.index));
     found.map(Outcome::Done).ok_or(Error::NotFound)
 }
 
-pub(super) fn pcore_throttle(kernel: &mut Kernel, _: &Request, call: PcoreThrottle) -> Answer {
+pub(super) fn pcore_throttle(kernel: &mut Kernel, _: Request, call: PcoreThrottle) -> Answer {
     kernel.scheduler.throttle(call.eighths);
     NOTHING
 }
 
-pub(super) fn pcore_stat(kernel: &Kernel, _: &Request, call: PcoreStat) -> Answer {
+pub(super) fn pcore_stat(kernel: &Kernel, _: Request, call: PcoreStat) -> Answer {
     let core = call.core as usize;
     let entry = kernel.info.and_then(|info| info.cores.get(core)).ok_or(Error::BadArgument)?;
     let running = u64::from(Pcore::runs(kernel, core));
     Ok(Outcome::Done([u64::from(entry.apic_id), u64::from(entry.node), running]))
 }
 
-pub(super) fn pcore_current(kernel: &Kernel, _: &Request, _: PcoreCurrent) -> Answer {
+pub(super) fn pcore_current(kernel: &Kernel, _: Request, _: PcoreCurrent) -> Answer {
     let count = count(kernel);
     let running = (0..count).filter(|&core| Pcore::runs(kernel, core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
 }
 
-pub(super) fn pcore_use(kernel: &Kernel, _: &Request, call: PcoreUse) -> Answer {
+pub(super) fn pcore_use(kernel: &Kernel, _: Request, call: PcoreUse) -> Answer {
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
@@ -169,13 +169,13 @@ pub(super) fn pcore_use(kernel: &Kernel, _: &Request, call: PcoreUse) -> Answer 
     Ok(Outcome::Done([hardware::used_ns(core, hardware::now_ns()), what, claimant]))
 }
 
-pub(super) fn locality_get(kernel: &Kernel, _: &Request, call: LocalityGet) -> Answer {
+pub(super) fn locality_get(kernel: &Kernel, _: Request, call: LocalityGet) -> Answer {
     let info = kernel.info.ok_or(Error::BadArgument)?;
     let nodes = [call.from, call.to].map(|core| info.cores[core as usize].node);
     let distances: &Distances = &machine().facts.distances;
     Ok(Outcome::Done([distances.between(nodes[0], nodes[1]).into(), nodes[0].into(), nodes[1].into()]))
 }
 
-pub(super) fn object_count(kernel: &Kernel, _: &Request, call: ObjectCount) -> Answer {
+pub(super) fn object_count(kernel: &Kernel, _: Request, call: ObjectCount) -> Answer {
     one(kernel.objects_by_type[call.object_type])
 }

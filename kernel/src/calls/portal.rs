@@ -9,7 +9,7 @@ use crate::state::Kernel;
 use abi::layout::portal as kinds;
 use abi::{Error, Rights};
 
-pub(super) fn portal_alloc(kernel: &mut Kernel, request: &Request, call: PortalAlloc) -> Answer {
+pub(super) fn portal_alloc(kernel: &mut Kernel, request: Request, call: PortalAlloc) -> Answer {
     let PortalAlloc { ram, context, badge, kind } = call;
     let kind = match kind {
         kinds::RENDEZVOUS => PortalKind::Rendezvous,
@@ -24,7 +24,7 @@ pub(super) fn portal_alloc(kernel: &mut Kernel, request: &Request, call: PortalA
 }
 
 #[inline(always)]
-pub(super) fn call(kernel: &mut Kernel, request: &Request) -> SwitchTo {
+pub(super) fn call(kernel: &mut Kernel, request: Request) -> SwitchTo {
     let (portal, capability) = request.find::<Portal>(0, Rights::CALL)?;
     let deadline_ns = request.words()[5];
     let caller = request.caller;
@@ -53,7 +53,7 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> SwitchTo {
 }
 
 #[inline(always)]
-pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> SwitchTo {
+pub(super) fn reply_wait(kernel: &mut Kernel, request: Request) -> SwitchTo {
     kernel.reply(request.caller);
     let deadline_ns = request.words()[3];
     if !kernel.accept_next(request.caller) {
@@ -78,7 +78,7 @@ fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {
     (context.state() != State::Dead).then_some(context)
 }
 
-pub(super) fn portal_set(_: &Kernel, _: &Request, call: PortalSet) -> Answer {
+pub(super) fn portal_set(_: &Kernel, _: Request, call: PortalSet) -> Answer {
     call.portal.set_callee(call.context.and_then(living));
     NOTHING
 }

@@ -28,13 +28,13 @@ fn decode_rights(rights: Rights, wanted: u64) -> Result<u64, Error> {
     if allowed & wanted == wanted { Ok(allowed) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn range_alloc(kernel: &mut Kernel, request: &Request, call: RangeAlloc) -> Answer {
+pub(super) fn range_alloc(kernel: &mut Kernel, request: Request, call: RangeAlloc) -> Answer {
     let slot = request.slot(kernel)?;
     let range = Ptr::<Range>::create_nested(kernel, call.ram, call.pages, call.flags != 0)?;
     Ok(Outcome::Done([request.place(slot, range.any(), Rights::ALL), range.pages(), 0]))
 }
 
-pub(super) fn range_retype(kernel: &mut Kernel, request: &Request, call: RangeRetype) -> Answer {
+pub(super) fn range_retype(kernel: &mut Kernel, request: Request, call: RangeRetype) -> Answer {
     let (segment, (from, _)) = call.segment;
     segment.check_lone()?;
     let slot = request.slot(kernel)?;
@@ -44,7 +44,7 @@ pub(super) fn range_retype(kernel: &mut Kernel, request: &Request, call: RangeRe
     Ok(Outcome::Done([placed, range.pages(), 0]))
 }
 
-pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> Answer {
+pub(super) fn range_fill(kernel: &mut Kernel, _: Request, call: RangeFill) -> Answer {
     let RangeFill { range, address, pages } = call;
     check_alive(range)?;
     let place = range.place(address, pages)?;
@@ -55,7 +55,7 @@ pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> A
 }
 
 #[inline(always)]
-pub(super) fn range_map(kernel: &mut Kernel, request: &Request, call: RangeMap) -> Answer {
+pub(super) fn range_map(kernel: &mut Kernel, request: Request, call: RangeMap) -> Answer {
     check_alive(call.range)?;
     retry_if!(call.range.is_stuck());
     let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
@@ -74,7 +74,7 @@ fn map_segment(kernel: &mut Kernel, call: &RangeMap, segment: Ptr<Segment>, righ
     NOTHING
 }
 
-pub(super) fn range_nest(kernel: &mut Kernel, request: &Request, call: RangeNest) -> Answer {
+pub(super) fn range_nest(kernel: &mut Kernel, request: Request, call: RangeNest) -> Answer {
     check_alive(call.range)?;
     let (child, rights) = request.object_anywhere::<Range>(kernel, call.nested, Rights(0))?;
     let nested = nest_range(kernel, call, child, rights);
@@ -89,7 +89,7 @@ fn nest_range(kernel: &mut Kernel, call: RangeNest, child: Ptr<Range>, rights: R
     NOTHING
 }
 
-pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnmap) -> Answer {
+pub(super) fn range_unmap(kernel: &mut Kernel, request: Request, call: RangeUnmap) -> Answer {
     let RangeUnmap { range, address, pages, unmapped } = call;
     check_alive(range)?;
     retry_if!(range.is_stuck());
@@ -105,7 +105,7 @@ pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnm
     Ok(request.retry([(1, reached), (2, (place.end() - reached) / PAGE), (3, pages)]))
 }
 
-pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeProtect) -> Answer {
+pub(super) fn range_protect(kernel: &mut Kernel, request: Request, call: RangeProtect) -> Answer {
     let RangeProtect { range, address: start, pages, protection: wanted, checked } = call;
     check_alive(range)?;
     retry_if!(range.is_stuck());
@@ -127,14 +127,14 @@ pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeP
     Ok(request.retry([(1, reached), (2, left), (4, left)]))
 }
 
-pub(super) fn range_get(kernel: &mut Kernel, _: &Request, RangeGet { range, address }: RangeGet) -> Answer {
+pub(super) fn range_get(kernel: &mut Kernel, _: Request, RangeGet { range, address }: RangeGet) -> Answer {
     check_alive(range)?;
     retry_if!(range.is_stuck());
     let entry = range.get(kernel, address).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))
 }
 
-pub(super) fn range_stat(kernel: &Kernel, _: &Request, RangeStat { range, what }: RangeStat) -> Answer {
+pub(super) fn range_stat(kernel: &Kernel, _: Request, RangeStat { range, what }: RangeStat) -> Answer {
     check_alive(range)?;
     let range = range.shared().ok_or(Error::WrongType)?;
     let stat = range.range_stat(kernel.core());

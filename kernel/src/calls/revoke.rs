@@ -13,12 +13,12 @@ fn part(is_done: bool) -> Answer {
     one(u64::from(!is_done))
 }
 
-pub(super) fn cap_revoke(kernel: &mut Kernel, request: &Request, call: CapRevoke) -> Answer {
+pub(super) fn cap_revoke(kernel: &mut Kernel, request: Request, call: CapRevoke) -> Answer {
     let (slot, _) = request.slot_of(call.capability)?;
     part(kernel.revoke_derived(slot, &mut Budget::step()))
 }
 
-pub(super) fn ram_revoke(kernel: &mut Kernel, request: &Request, call: RamRevoke) -> Answer {
+pub(super) fn ram_revoke(kernel: &mut Kernel, request: Request, call: RamRevoke) -> Answer {
     let (caller, (ram, (slot, _))) = (request.caller, call.ram);
     if stands_on(caller, ram) {
         return Err(Error::BadArgument);

@@ -15,7 +15,7 @@ use abi::{Error, Rights};
 /// What is discarded in one step, as frees of single pages are counted.
 const DISCARD_PAGES: u64 = UNITS as u64;
 
-pub(super) fn segment_alloc(kernel: &mut Kernel, request: &Request, call: SegmentAlloc) -> Answer {
+pub(super) fn segment_alloc(kernel: &mut Kernel, request: Request, call: SegmentAlloc) -> Answer {
     let SegmentAlloc { ram, pages, flags: options, .. } = call;
     let is_common = options & flags::COMMON != 0;
     let options = options & !flags::COMMON;
@@ -55,7 +55,7 @@ const UNDO: u64 = 2;
 /// of something else.
 pub(super) fn make(
     kernel: &mut Kernel,
-    request: &Request,
+    request: Request,
     (ram, pages, source): (Ptr<Ram>, u64, Option<Ptr<Segment>>),
     begin: impl FnOnce(&mut Kernel, Ptr<Ram>, u64) -> Made<Segment>,
     fits: impl FnOnce(Ptr<Segment>) -> bool,
@@ -100,7 +100,7 @@ pub(super) fn make(
     Ok(None)
 }
 
-pub(super) fn segment_copy(kernel: &mut Kernel, request: &Request, call: SegmentCopy) -> Answer {
+pub(super) fn segment_copy(kernel: &mut Kernel, request: Request, call: SegmentCopy) -> Answer {
     let SegmentCopy { ram, segment: source, mode, .. } = call;
     let slot = request.slot(kernel)?;
     let may_be = match (mode, source.kind()) {
@@ -129,7 +129,7 @@ pub(super) fn segment_copy(kernel: &mut Kernel, request: &Request, call: Segment
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))
 }
 
-pub(super) fn segment_stat(kernel: &mut Kernel, request: &Request, call: SegmentStat) -> Answer {
+pub(super) fn segment_stat(kernel: &mut Kernel, request: Request, call: SegmentStat) -> Answer {
     let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
     let base = segment.base().filter(|_| rights.contains(Rights::DMA));
     let stat = [segment.pages(), segment.present(), base.map_or(0, |base| base.0)];
@@ -137,7 +137,7 @@ pub(super) fn segment_stat(kernel: &mut Kernel, request: &Request, call: Segment
     Ok(Outcome::Done(stat))
 }
 
-pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: SegmentSetPages) -> Answer {
+pub(super) fn segment_set_pages(kernel: &mut Kernel, request: Request, call: SegmentSetPages) -> Answer {
     let SegmentSetPages { segment, pages, first, freed } = call;
     if segment.kind() != Kind::Anonymous || segment.is_common() || pages == 0 && freed == 0 {
         return Err(Error::BadArgument);
@@ -155,7 +155,7 @@ pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: Se
     if reached == end { NOTHING } else { Ok(request.retry([(2, reached), (3, end - reached)])) }
 }
 
-pub(super) fn segment_import(kernel: &mut Kernel, request: &Request, call: SegmentImport) -> Answer {
+pub(super) fn segment_import(kernel: &mut Kernel, request: Request, call: SegmentImport) -> Answer {
     let SegmentImport { ram, address: base, pages, flags: options, .. } = call;
     let range = decode_run(base, pages)?;
     if options & !flags::UNCACHED != 0 {

@@ -8,14 +8,14 @@ use crate::objects::{Remote, Semaphore};
 use crate::state::Kernel;
 use abi::{Error, Rights};
 
-pub(super) fn semaphore_alloc(kernel: &mut Kernel, request: &Request, call: SemaphoreAlloc) -> Answer {
+pub(super) fn semaphore_alloc(kernel: &mut Kernel, request: Request, call: SemaphoreAlloc) -> Answer {
     let SemaphoreAlloc { ram, count } = call;
     let slot = request.slot(kernel)?;
     let semaphore = kernel.create(ram, |header| Semaphore::new(header, count))?;
     one(request.place(slot, semaphore.any(), Rights::ALL))
 }
 
-pub(super) fn semaphore_up(kernel: &mut Kernel, request: &Request, call: SemaphoreUp) -> Answer {
+pub(super) fn semaphore_up(kernel: &mut Kernel, request: Request, call: SemaphoreUp) -> Answer {
     let SemaphoreUp { semaphore, count } = call;
     if count == 0 {
         return Err(Error::BadArgument);
@@ -34,7 +34,7 @@ pub(super) fn semaphore_up(kernel: &mut Kernel, request: &Request, call: Semapho
     NOTHING
 }
 
-pub(super) fn semaphore_down(kernel: &mut Kernel, request: &Request, call: SemaphoreDown) -> Answer {
+pub(super) fn semaphore_down(kernel: &mut Kernel, request: Request, call: SemaphoreDown) -> Answer {
     let SemaphoreDown { semaphore, deadline_ns } = call;
     if semaphore.try_down() {
         return NOTHING;

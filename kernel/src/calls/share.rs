@@ -26,7 +26,7 @@ fn decode_lock(number: u64) -> Result<Kind, Error> {
 
 impl Request {
     #[inline(never)]
-    fn in_share(&self, (share, id): (Handle, u64)) -> Result<Found, Error> {
+    fn in_share(self, (share, id): (Handle, u64)) -> Result<Found, Error> {
         self.caller.domain().share().find::<SharedShare>(share, Rights::READ)?.0.find(id)
     }
 
@@ -34,7 +34,7 @@ impl Request {
     /// One in a shared share is given a private object that stands for it, paid by the caller's
     /// domain.
     pub(super) fn object_anywhere<T: Object>(
-        &self,
+        self,
         kernel: &mut Kernel,
         argument: usize,
         rights: Rights,
@@ -64,7 +64,7 @@ impl Request {
 
     /// As `object_anywhere`, for what need not be a private object.
     #[inline]
-    fn shared_object(&self, argument: usize) -> Result<Found, Error> {
+    fn shared_object(self, argument: usize) -> Result<Found, Error> {
         match Handle(self.words()[argument]).parts() {
             None => {
                 let capability = self.capability(argument)?;
@@ -75,7 +75,7 @@ impl Request {
     }
 }
 
-pub(super) fn share_alloc(kernel: &mut Kernel, request: &Request, call: ShareAlloc) -> Answer {
+pub(super) fn share_alloc(kernel: &mut Kernel, request: Request, call: ShareAlloc) -> Answer {
     // The upper half is how far the call is (`make`).
     let lock = decode_lock(call.lock & u64::from(u32::MAX))?;
     let Some(parent) = call.parent else { return alloc_pool(kernel, request, call, lock) };
@@ -83,7 +83,7 @@ pub(super) fn share_alloc(kernel: &mut Kernel, request: &Request, call: ShareAll
     made(request, parent.make(kernel, New::Share, lock, call.name)?, 0)
 }
 
-fn alloc_pool(kernel: &mut Kernel, request: &Request, call: ShareAlloc, lock: Kind) -> Answer {
+fn alloc_pool(kernel: &mut Kernel, request: Request, call: ShareAlloc, lock: Kind) -> Answer {
     let ShareAlloc { ram, pages, name, .. } = call;
     let ram = ram.ok_or(Error::BadHandle)?;
     let slot = request.slot(kernel)?;
@@ -106,19 +106,19 @@ fn alloc_pool(kernel: &mut Kernel, request: &Request, call: ShareAlloc, lock: Ki
 }
 
 /// The answer of what made an object in the share that the first argument names.
-fn made(request: &Request, id: u64, pages: u64) -> Answer {
+fn made(request: Request, id: u64, pages: u64) -> Answer {
     let handle = Handle::in_share(Handle(request.words()[0]), id).expect("checked when it was made");
     Ok(Outcome::Done([handle.0, id, pages]))
 }
 
-pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareSegment) -> Answer {
+pub(super) fn share_segment(kernel: &mut Kernel, request: Request, call: ShareSegment) -> Answer {
     let ShareSegment { share, pages, name, flags: options, .. } = call;
     retry_if!(share.is_stuck());
     let new = New::Segment { pages, contiguous: options != 0 };
     make_part(kernel, request, share, (new, name), None, (NO_COPY | options << 32 | pages, 5))
 }
 
-pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy) -> Answer {
+pub(super) fn share_copy(kernel: &mut Kernel, request: Request, call: ShareCopy) -> Answer {
     retry_if!(call.share.is_stuck());
     let found = request.shared_object(call.segment)?;
     let source = found.object;
@@ -145,7 +145,7 @@ const NO_COPY: u64 = 1 << 63;
 /// it was begun.
 fn make_part(
     kernel: &mut Kernel,
-    request: &Request,
+    request: Request,
     share: Ptr<SharedShare>,
     (new, name): (New, Name),
     source: Option<SharedObject>,
@@ -172,7 +172,7 @@ fn make_part(
     answer
 }
 
-pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRange) -> Answer {
+pub(super) fn share_range(kernel: &mut Kernel, request: Request, call: ShareRange) -> Answer {
     let ShareRange { share, pages, lock, name, flags: options } = call;
     retry_if!(share.is_stuck());
     let (lock, write_execute) = (decode_lock(lock)?, options != 0);
@@ -181,7 +181,7 @@ pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRan
     made(request, id, VaRange::of_level(level).pages())
 }
 
-pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) -> Answer {
+pub(super) fn share_add(kernel: &mut Kernel, request: Request, call: ShareAdd) -> Answer {
     retry_if!(call.share.is_some_and(Ptr::<SharedShare>::is_stuck));
     let found = request.shared_object(call.object)?;
     let added = add_found(kernel, request, &call, &found);
@@ -189,7 +189,7 @@ pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) 
     added
 }
 
-fn add_found(kernel: &mut Kernel, request: &Request, call: &ShareAdd, found: &Found) -> Answer {
+fn add_found(kernel: &mut Kernel, request: Request, call: &ShareAdd, found: &Found) -> Answer {
     if !found.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
@@ -204,28 +204,28 @@ fn add_found(kernel: &mut Kernel, request: &Request, call: &ShareAdd, found: &Fo
     one(request.place(slot, object, rights))
 }
 
-pub(super) fn share_remove(kernel: &mut Kernel, _: &Request, ShareRemove { share, id }: ShareRemove) -> Answer {
+pub(super) fn share_remove(kernel: &mut Kernel, _: Request, ShareRemove { share, id }: ShareRemove) -> Answer {
     retry_if!(share.is_stuck());
     share.remove(kernel, id)?;
     NOTHING
 }
 
-pub(super) fn share_stat(_: &Kernel, _: &Request, ShareStat { share }: ShareStat) -> Answer {
+pub(super) fn share_stat(_: &Kernel, _: Request, ShareStat { share }: ShareStat) -> Answer {
     let (objects, lock, _) = share.stat()?;
     Ok(Outcome::Done([objects, lock.acquires, lock.waits]))
 }
 
-pub(super) fn share_pool(_: &Kernel, _: &Request, call: SharePool) -> Answer {
+pub(super) fn share_pool(_: &Kernel, _: Request, call: SharePool) -> Answer {
     one(call.share.pool()?)
 }
 
-pub(super) fn share_import(kernel: &mut Kernel, request: &Request, call: ShareImport) -> Answer {
+pub(super) fn share_import(kernel: &mut Kernel, request: Request, call: ShareImport) -> Answer {
     let slot = request.slot(kernel)?;
     let share = kernel.import_pool(call.ram, call.pool)?;
     one(request.place(slot, share, Rights::ALL))
 }
 
-pub(super) fn object_name(kernel: &mut Kernel, request: &Request, call: ObjectName) -> Answer {
+pub(super) fn object_name(kernel: &mut Kernel, request: Request, call: ObjectName) -> Answer {
     let found = request.shared_object(call.object)?;
     let [first, second] = found.object.name();
     let references = found.references();
