@@ -136,8 +136,8 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     /// Puts `item` at the end. It must be in no list of this kind.
     #[inline(always)]
     pub fn push_back(&self, item: Ptr<T>) {
-        let link = Self::claim(&item);
         let last = self.last.replace(Some(item));
+        let link = Self::claim(&item);
         link.previous.set(last);
         link.next.set(None);
         match last {
@@ -179,8 +179,8 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     #[inline(always)]
     pub fn remove(&self, item: Ptr<T>) {
         let link = item.link();
-        assert!(link.linked.replace(false), "object is in no list of this kind");
         let (next, previous) = (link.next.get(), link.previous.get());
+        assert!(link.linked.replace(false), "object is in no list of this kind");
         match previous {
             Some(previous) => previous.link().next.set(next),
             None => self.first.set(next),
