@@ -157,7 +157,6 @@ impl Kernel {
         } else {
             NonNull::new(phys_to_virt(self.allocate_page(ram)?).cast::<T>()).ok_or(Error::NoMemory)?
         };
-        self.retain(ram);
         let header = self.new_header(T::TYPE, Some(ram));
         // SAFETY: the place is big enough, aligned to 16, and nobody else's.
         unsafe {
@@ -168,8 +167,10 @@ impl Kernel {
         }
     }
 
+    /// Makes the header of an object, which holds a reference of `ram`.
     #[inline(never)]
     pub(crate) fn new_header(&mut self, object_type: ObjectType, ram: Option<Ptr<Ram>>) -> Header {
+        ram.inspect(|ram| self.retain(*ram));
         self.kernel_objects += 1;
         self.objects_by_type[object_type as usize] += 1;
         let references = Cell::new(1);
@@ -247,7 +248,7 @@ impl Kernel {
 
     fn destroy(&mut self, object: AnyObject) {
         assert!(object.references.get() == 0 && object.capabilities.is_empty(), "what goes has names");
-        match object.object_type {
+        let bytes = match object.object_type {
             ObjectType::Ram => self.end::<Ram>(object, ram::destroy),
             ObjectType::Domain => self.end::<Domain>(object, domain::destroy),
             ObjectType::Segment => self.end::<Segment>(object, segment::destroy),
@@ -257,26 +258,32 @@ impl Kernel {
             ObjectType::Portal => self.end::<Portal>(object, portal::destroy),
             ObjectType::Semaphore => self.end::<Semaphore>(object, semaphore::destroy),
             ObjectType::Device => self.end::<Device>(object, device::destroy),
-            ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
+            ObjectType::RemoteContext => size_of::<Remote>(),
             ObjectType::Pcore => self.end::<Pcore>(object, pcore::destroy),
             ObjectType::Share => self.end::<SharedShare>(object, destroy_share),
-            ObjectType::Pool => self.end::<PoolOwner>(object, |_, _| ()),
-        }
+            ObjectType::Pool => size_of::<PoolOwner>(),
+        };
+        let of_type = &mut self.objects_by_type[object.object_type as usize];
+        assert!(*of_type > 0 && *of_type <= self.kernel_objects, "more objects go than came");
+        *of_type -= 1;
+        self.kernel_objects -= 1;
+        self.free_object(object, bytes);
     }
 
-    fn end<T: Object>(&mut self, object: AnyObject, destroy: fn(&mut Kernel, Ptr<T>)) {
-        let Ok(typed) = object.cast::<T>() else { unreachable!("type was matched") };
-        destroy(self, typed);
+    /// Ends an object; gives its size.
+    fn end<T: Object>(&mut self, object: AnyObject, destroy: fn(&mut Kernel, Ptr<T>)) -> usize {
+        destroy(self, typed(object));
+        size_of::<T>()
+    }
+
+    /// Frees the place of an object, and its reference of the Ram that pays.
+    fn free_object(&mut self, object: AnyObject, bytes: usize) {
         let Some(ram) = object.ram.get() else { unreachable!("the root Ram is never released") };
-        let of_type = self.objects_by_type[object.object_type as usize];
-        assert!(of_type > 0 && of_type <= self.kernel_objects, "more objects go than came");
-        self.kernel_objects -= 1;
-        self.objects_by_type[object.object_type as usize] = of_type - 1;
-        let place = object.address();
-        if size_of::<T>() <= ram::SMALL_BYTES {
-            ram::free_small(self, ram, place.cast(), size_of::<T>());
+        let place = object.address().cast();
+        if bytes <= ram::SMALL_BYTES {
+            ram::free_small(self, ram, place, bytes);
         } else {
-            let frame = virt_to_phys(place.as_ptr().cast()).expect("objects lie in the direct map");
+            let frame = virt_to_phys(place.as_ptr()).expect("objects lie in the direct map");
             self.free_page(ram, frame);
         }
         self.release(ram);

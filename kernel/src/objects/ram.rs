@@ -187,6 +187,7 @@ impl Ptr<Ram> {
     }
 
     /// Puts a new object on its list.
+    #[inline(never)]
     pub(super) fn enlist(self, object: AnyObject) {
         match object.object_type() {
             ObjectType::Domain

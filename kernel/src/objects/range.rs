@@ -61,6 +61,7 @@ unsafe impl Object for Range {
 impl Range {
     /// Makes an empty range over the table `top`, whose page has been charged to `ram`; or, over a
     /// table of a pool, one that represents the pool's range and owns the alias.
+    #[inline(never)]
     pub(crate) fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,

@@ -248,6 +248,7 @@ impl Ptr<Segment> {
         made
     }
 
+    #[inline(never)]
     fn create(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Made<Segment> {
         let is_bounded = pages <= SEGMENT_PAGES_MAX || matches!(kind, Kind::Shared(_));
         assert!(is_bounded, "a segment has more pages than its tables");
