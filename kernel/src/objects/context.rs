@@ -134,7 +134,6 @@ pub struct Context {
     pub(crate) partial: Slot,
     /// Portals into it.
     pub(crate) portals: List<Portal>,
-    pub(super) wake_slots: Cell<u32>,
     registers: UnsafeCell<Registers>,
     pub(crate) bases: Cell<Bases>,
     vectors: UnsafeCell<VectorArea>,
@@ -404,7 +403,6 @@ impl Context {
             revoked: Slot::new(),
             partial: Slot::new(),
             portals: List::new(),
-            wake_slots: Cell::new(0),
             registers: UnsafeCell::new(Registers::new()),
             bases: Cell::default(),
             vectors: UnsafeCell::new(VectorArea::new()),
@@ -491,7 +489,7 @@ impl Kernel {
         self.flush_running(context);
         context.set_state(State::Dead);
         let told = self.fail_donors(context);
-        self.wake_slots.free_all(context.any(), &context.wake_slots);
+        self.wake_slots.free_all(context.any());
         self.keep(&context.watch_target, None, None);
         self.keep(&context.revoked, None, None);
         self.keep(&context.partial, None, None);
@@ -521,7 +519,7 @@ pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.donors.is_empty() && context.serving.get().is_none(), "a donor holds a reference");
     assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "a caller holds a reference");
     assert!(context.portals.is_empty() && context.schedule.get().is_none(), "its end takes them");
-    assert!(context.wake_slots.get() == 0 && !context.is_waking(), "its end takes them");
+    assert!(!context.is_waking(), "its end takes it off the list");
     assert!(context.depth.get() == 0, "chains of donations end in it");
     let kept = [&context.watch_target, &context.revoked, &context.partial];
     assert!(kept.iter().all(|slot| slot.get().is_none()), "its end empties its slots");

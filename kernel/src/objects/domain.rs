@@ -293,7 +293,7 @@ impl Kernel {
         if !budget.spend(CONTEXT_UNITS) {
             return false;
         }
-        let slots = if context.wake_slots.get() > 0 { WAKE_SLOTS_UNITS } else { 0 };
+        let slots = if context.header().wake_slots.get() > 0 { WAKE_SLOTS_UNITS } else { 0 };
         budget.spend(slots + self.end_context(context) * CALLER_UNITS);
         true
     }

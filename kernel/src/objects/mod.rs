@@ -72,6 +72,8 @@ pub struct Header {
     object_type: ObjectType,
     /// The list of its Ram on which it is.
     is_actor: Cell<bool>,
+    /// Wake slots by which other cores signal it.
+    wake_slots: Cell<u16>,
     /// On a list of its Ram, or in the queue of objects to destroy.
     place: Link<Header>,
     /// The slots that name it, in order of derivation.
@@ -180,6 +182,7 @@ impl Kernel {
             references,
             object_type,
             is_actor: Cell::new(false),
+            wake_slots: Cell::new(0),
             place: Link::new(),
             capabilities: List::new(),
         }
@@ -240,8 +243,7 @@ impl Kernel {
             ObjectType::Domain => self.empty_domain(typed(object), budget),
             ObjectType::AddressRange => typed::<Range>(object).clear(self, budget),
             ObjectType::Pool => drain_owner(self, typed(object), budget),
-            ObjectType::Portal if typed::<Portal>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
-            ObjectType::Semaphore if typed::<Semaphore>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
+            _ if object.wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             _ => true,
         }
     }
@@ -263,6 +265,7 @@ impl Kernel {
             ObjectType::Share => self.end::<SharedShare>(object, destroy_share),
             ObjectType::Pool => size_of::<PoolOwner>(),
         };
+        assert!(object.wake_slots.get() == 0, "what goes has wake slots");
         let of_type = &mut self.objects_by_type[object.object_type as usize];
         assert!(*of_type > 0 && *of_type <= self.kernel_objects, "more objects go than came");
         *of_type -= 1;

@@ -93,8 +93,6 @@ pub struct Portal {
     callee: Cell<Option<Ptr<Context>>>,
     of_callee: Link<Portal>,
     pub(crate) kind: PortalKind,
-    /// Wake slots that signal it.
-    pub(super) wake_slots: Cell<u32>,
 }
 
 // SAFETY: repr(C), header first.
@@ -107,14 +105,14 @@ linked!(Portal, 0: of_callee);
 impl Portal {
     /// The header comes from `Kernel::create`. It leads nowhere yet: see `set_callee`.
     pub fn new(header: Header, kind: PortalKind) -> Portal {
-        Portal { header, callee: Cell::new(None), of_callee: Link::new(), kind, wake_slots: Cell::new(0) }
+        Portal { header, callee: Cell::new(None), of_callee: Link::new(), kind }
     }
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, portal: Ptr<Portal>) {
     portal.set_callee(None);
-    kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
-    assert!(!portal.of_callee.is_linked() && portal.wake_slots.get() == 0, "a portal ends with a callee or wake slots");
+    kernel.wake_slots.free_all(portal.any());
+    assert!(!portal.of_callee.is_linked(), "a portal ends with a callee");
 }
 
 impl Ptr<Portal> {

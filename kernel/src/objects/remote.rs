@@ -10,10 +10,10 @@ use crate::hardware;
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
-use core::cell::Cell;
 
 /// Slots of a core; slot 0 is the log's, the last two the kernel's own.
 const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
+const _: () = assert!(SLOTS <= u16::MAX as usize, "an object counts its slots in 16 bits");
 /// The doorbell by which a core has another check the pools that they share.
 pub const SHARED_SLOT: usize = SLOTS - 2;
 /// Pages the table takes.
@@ -83,23 +83,21 @@ impl WakeSlots {
         // Drops the count of ups for the target that had it before.
         hardware::take_count(slot);
         self.hint = slot + 1;
-        count(target, |slots| slots + 1);
+        target.wake_slots.set(target.wake_slots.get() + 1);
         Ok(slot)
     }
 
     /// Takes a slot back.
     pub fn free(&mut self, slot: usize) -> Result<(), Error> {
         let (target, _) = self.slots().get_mut(slot).ok_or(Error::BadArgument)?.take().ok_or(Error::NotFound)?;
-        count(target, |slots| {
-            assert!(slots > 0, "more wake slots go than came");
-            slots - 1
-        });
+        assert!(target.wake_slots.get() > 0, "more wake slots go than came");
+        target.wake_slots.set(target.wake_slots.get() - 1);
         Ok(())
     }
 
-    /// Takes all slots of a context, portal or semaphore back; `slots` is its count of them.
-    pub fn free_all(&mut self, target: AnyObject, slots: &Cell<u32>) {
-        let mut left = slots.replace(0);
+    /// Takes all slots of a context, portal or semaphore back.
+    pub fn free_all(&mut self, target: AnyObject) {
+        let mut left = target.wake_slots.replace(0);
         for slot in self.slots() {
             if left == 0 {
                 break;
@@ -115,17 +113,6 @@ impl WakeSlots {
     /// The target of a wake bit.
     pub fn get(&mut self, slot: usize) -> WakeSlot {
         self.slots().get(slot).copied().flatten()
-    }
-}
-
-/// Changes the count of slots of a context, portal or semaphore.
-fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
-    if let Ok(context) = target.cast::<Context>() {
-        context.wake_slots.set(change(context.wake_slots.get()));
-    } else if let Ok(portal) = target.cast::<Portal>() {
-        portal.wake_slots.set(change(portal.wake_slots.get()));
-    } else if let Ok(semaphore) = target.cast::<Semaphore>() {
-        semaphore.wake_slots.set(change(semaphore.wake_slots.get()));
     }
 }
 

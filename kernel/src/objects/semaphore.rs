@@ -29,8 +29,6 @@ pub struct Semaphore {
     pub(crate) count: Cell<u64>,
     /// Waiting contexts; each counts as a reference of the semaphore.
     pub(crate) waiting: List<Context, 3>,
-    /// Wake slots by which other cores come up.
-    pub(super) wake_slots: Cell<u32>,
 }
 
 // SAFETY: repr(C), header first.
@@ -41,7 +39,7 @@ unsafe impl Object for Semaphore {
 impl Semaphore {
     /// The header comes from `Kernel::create`.
     pub fn new(header: Header, count: u64) -> Semaphore {
-        Semaphore { header, count: Cell::new(count), waiting: List::new(), wake_slots: Cell::new(0) }
+        Semaphore { header, count: Cell::new(count), waiting: List::new() }
     }
 }
 
@@ -104,5 +102,5 @@ impl Ptr<Semaphore> {
 
 pub(super) fn destroy(kernel: &mut Kernel, semaphore: Ptr<Semaphore>) {
     assert!(semaphore.waiting.is_empty(), "what waits holds a reference");
-    kernel.wake_slots.free_all(semaphore.any(), &semaphore.wake_slots);
+    kernel.wake_slots.free_all(semaphore.any());
 }
