@@ -96,6 +96,14 @@ impl Device {
         }
     }
 
+    /// Its I/O APIC line; `None`: it sends messages.
+    fn line(&self) -> Option<u32> {
+        match self.hardware {
+            Hardware::Found(info) => info.line,
+            Hardware::Ports(number) => Some(PORTS[number].line),
+        }
+    }
+
     /// The port at `offset`, for an access of `width` bytes.
     pub fn port(&self, offset: u64, width: u64) -> Result<u16, Error> {
         let Hardware::Ports(number) = self.hardware else { return Err(Error::NotFound) };
@@ -153,17 +161,12 @@ impl Ptr<Device> {
     /// Makes the hardware raise `vector` of this core. Lines are edges: the serial port's, and
     /// those of virtio-mmio windows on microvm (its device table says so).
     fn connect(self, core: usize, entry: u16, vector: u8) -> Result<(), Error> {
-        let line = match self.hardware {
-            Hardware::Found(info) => match info.line {
-                None => return irq::program_msix(info, entry, vector).map_err(|_| Error::NotFound),
-                Some(line) => line,
-            },
-            Hardware::Ports(number) => PORTS[number].line,
+        let connected = match self.line() {
+            None => irq::program_msix(self.found()?, entry, vector),
+            Some(line) if entry == 0 => irq::route_ioapic(line, vector, core),
+            Some(_) => None,
         };
-        if entry != 0 {
-            return Err(Error::NotFound);
-        }
-        irq::route_ioapic(line, vector, core).map_err(|_| Error::NotFound)
+        connected.ok_or(Error::NotFound)
     }
 
     /// Lets it reach memory, or makes it quiet: no DMA, no interrupts.
@@ -189,16 +192,11 @@ fn aim(kernel: &mut Kernel, vector: u8, target: Option<Source>) {
 }
 
 fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
-    let line = match device.hardware {
-        Hardware::Found(info) if info.line.is_none() => {
-            // The entry was programmed, so it exists.
-            let _ = irq::mask_msix(info, entry, masked);
-            return;
-        }
-        Hardware::Found(info) => info.line.unwrap_or(0),
-        Hardware::Ports(number) => PORTS[number].line,
-    };
-    if masked { irq::mask_ioapic(line) } else { irq::unmask_ioapic(line) }
+    match (device.line(), device.found()) {
+        (Some(line), _) => irq::mask_ioapic(line, masked),
+        (None, Ok(info)) => irq::mask_msix(info, entry, masked),
+        (None, Err(_)) => (),
+    }
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {

@@ -42,14 +42,14 @@ fn find(line: u32) -> Option<(&'static IoApic, u32)> {
     })
 }
 
-/// Writes the redirection of a line: low word as given, destination an APIC id below 255. False: no
-/// such line.
-pub fn redirect(line: u32, low: u32, apic_id: u32) -> bool {
-    let Some((apic, pin)) = find(line) else { return false };
+/// Writes the redirection of a line: low word as given, destination an APIC id below 255. `None`:
+/// no such line.
+pub fn redirect(line: u32, low: u32, apic_id: u32) -> Option<()> {
+    let (apic, pin) = find(line)?;
     write(apic, TABLE + 2 * pin, MASKED);
     write(apic, TABLE + 2 * pin + 1, apic_id << 24);
     write(apic, TABLE + 2 * pin, low);
-    true
+    Some(())
 }
 
 /// Masks or unmasks a line; unknown lines are ignored.

@@ -4,6 +4,7 @@
 //! Vectors belong to the core that allocated them; the kernel's own are above 0xef. Vector numbers
 //! say nothing about priority between devices.
 
+pub use super::ioapic::set_masked as mask_ioapic;
 use super::{apic, cores, cpu, ioapic};
 use crate::boot::info::machine;
 use crate::core_local::CoreLocal;
@@ -29,21 +30,6 @@ const MESSAGE_BASE: u32 = 0xfee0_0000;
 
 static TAKEN: CoreLocal<[u64; 4]> = CoreLocal::new([0; 4]);
 
-/// Why an interrupt cannot be set up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IrqError {
-    /// No I/O APIC serves the line; use one the machine has.
-    NoSuchLine,
-    /// The core does not exist, or its APIC id is too large for a message (no interrupt remapping).
-    NoSuchCore,
-    /// The vector is not one of [`allocate_vector`].
-    BadVector,
-    /// The device has no MSI-X, or not so many entries.
-    NoSuchEntry,
-    /// I/O APICs are core 0's; send it a message.
-    NotHere,
-}
-
 /// A free device vector of this core; `None` when all 192 are taken.
 pub fn allocate_vector() -> Option<u8> {
     TAKEN.with(|taken| {
@@ -62,46 +48,32 @@ pub fn free_vector(vector: u8) {
     });
 }
 
-fn check_vector(vector: u8) -> Result<(), IrqError> {
-    (FIRST_VECTOR..=LAST_VECTOR).contains(&vector).then_some(()).ok_or(IrqError::BadVector)
+/// The APIC id of a core. `None`: it does not exist, or its id is too large: messages and
+/// redirections carry 8 bits of it (no interrupt remapping).
+fn destination(core: usize) -> Option<u32> {
+    machine().cores().get(core).map(|core| core.apic_id).filter(|id| *id < 255)
 }
 
-/// Messages and redirections carry 8 bits of APIC id.
-fn destination(core: usize) -> Result<u32, IrqError> {
-    machine().cores().get(core).map(|core| core.apic_id).filter(|id| *id < 255).ok_or(IrqError::NoSuchCore)
+/// Sends the edges of `line` (global interrupt number) to `vector` of `core`, which comes from
+/// [`allocate_vector`], unmasked. `None`: the machine has no such line or core, or this is not core
+/// 0, whose the I/O APICs are.
+pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Option<()> {
+    debug_assert!((FIRST_VECTOR..=LAST_VECTOR).contains(&vector), "a vector of the kernel's own");
+    let destination = destination(core).filter(|_| cores::this_core() == 0)?;
+    ioapic::redirect(line, u32::from(vector), destination)
 }
 
-/// Sends the edges of `line` (global interrupt number) to `vector` of `core`, unmasked. Core 0
-/// only.
-pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Result<(), IrqError> {
-    check_vector(vector)?;
-    if cores::this_core() != 0 {
-        return Err(IrqError::NotHere);
-    }
-    let found = ioapic::redirect(line, u32::from(vector), destination(core)?);
-    if found { Ok(()) } else { Err(IrqError::NoSuchLine) }
-}
-
-/// Stops a line. Core 0 only.
-pub fn mask_ioapic(line: u32) {
-    ioapic::set_masked(line, true);
-}
-
-/// Lets a line through. Core 0 only.
-pub fn unmask_ioapic(line: u32) {
-    ioapic::set_masked(line, false);
-}
-
-fn msix_entry(device: &DeviceInfo, entry: u16) -> Result<*mut u32, IrqError> {
-    let msix = device.msix.filter(|msix| entry < msix.entries).ok_or(IrqError::NoSuchEntry)?;
+fn msix_entry(device: &DeviceInfo, entry: u16) -> Option<*mut u32> {
+    let msix = device.msix.filter(|msix| entry < msix.entries)?;
     let offset = DEVICE_MAP + msix.table.0 + u64::from(entry) * MSIX_ENTRY_BYTES;
-    Ok(ptr::with_exposed_provenance_mut(offset as usize))
+    Some(ptr::with_exposed_provenance_mut(offset as usize))
 }
 
-/// Makes MSI-X entry `entry` of `device` raise `vector` on this core, unmasked, and switches MSI-X
-/// on.
-pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Result<(), IrqError> {
-    check_vector(vector)?;
+/// Makes MSI-X entry `entry` of `device` raise `vector`, which comes from [`allocate_vector`], on
+/// this core, unmasked, and switches MSI-X on. `None`: the device has no MSI-X or not so many
+/// entries, or this core cannot be named in a message.
+pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Option<()> {
+    debug_assert!((FIRST_VECTOR..=LAST_VECTOR).contains(&vector), "a vector of the kernel's own");
     let words = msix_entry(device, entry)?;
     let apic_id = destination(cores::this_core())?;
     // SAFETY: boot mapped the whole table in the device map and checked that it lies in a BAR; a
@@ -113,17 +85,17 @@ pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Result<(), I
         words.add(2).write_volatile(u32::from(vector));
         words.add(3).write_volatile(0);
     }
-    let capability = device.msix.ok_or(IrqError::NoSuchEntry)?.capability;
-    let control = config_read(device, capability).ok_or(IrqError::NoSuchEntry)?;
-    config_write(device, capability, control & !MSIX_FUNCTION_MASK | MSIX_ENABLE).ok_or(IrqError::NoSuchEntry)
+    let capability = device.msix?.capability;
+    let control = config_read(device, capability)?;
+    config_write(device, capability, control & !MSIX_FUNCTION_MASK | MSIX_ENABLE)
 }
 
-/// Masks or unmasks one MSI-X entry.
-pub fn mask_msix(device: &DeviceInfo, entry: u16, masked: bool) -> Result<(), IrqError> {
-    let words = msix_entry(device, entry)?;
-    // SAFETY: as in `program_msix`.
-    unsafe { words.add(3).write_volatile(u32::from(masked)) };
-    Ok(())
+/// Masks or unmasks one MSI-X entry; one that is not there is ignored.
+pub fn mask_msix(device: &DeviceInfo, entry: u16, masked: bool) {
+    if let Some(words) = msix_entry(device, entry) {
+        // SAFETY: as in `program_msix`.
+        unsafe { words.add(3).write_volatile(u32::from(masked)) };
+    }
 }
 
 /// Silences the legacy interrupt controllers: their vectors would look like exceptions.
@@ -154,6 +126,5 @@ mod tests {
         assert_eq!(taken, (FIRST_VECTOR..=LAST_VECTOR).collect::<Vec<u8>>());
         free_vector(0x42);
         assert_eq!((allocate_vector(), allocate_vector()), (Some(0x42), None));
-        assert_eq!(check_vector(TIMER_VECTOR), Err(IrqError::BadVector));
     }
 }
