@@ -20,6 +20,7 @@ mod word;
 
 pub use word::{Byte, Word};
 
+use crate::arch::paging::flush_all;
 use crate::arch::{cores, instance};
 use crate::boot::info::CORES_MAX;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -54,30 +55,21 @@ pub fn place() -> *const Mailbox {
     &raw const MAILBOX
 }
 
-/// Why a post was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MailboxError {
-    /// The machine has no core of that number.
-    NoSuchCore,
-    /// Slots end at [`SLOTS`].
-    NoSuchSlot,
-}
-
-/// Sets bit `slot` of `core` and wakes it if needed. A core that has not started finds the bit
-/// gone: it starts with none set.
-pub fn post(core: usize, slot: usize) -> Result<(), MailboxError> {
-    let word = MAILBOX.bits.get(slot / 64).ok_or(MailboxError::NoSuchSlot)?;
-    if at_core(core, word)?.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0 {
+/// Sets bit `slot` of `core` and wakes it if needed. A core or slot that does not exist is ignored;
+/// a core that has not started finds the bit gone: it starts with none set.
+pub fn post(core: usize, slot: usize) {
+    let word = MAILBOX.bits.get(slot / 64).and_then(|word| at_core(core, word));
+    if word.is_some_and(|word| word.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0) {
         cores::wake_core(core);
     }
-    Ok(())
 }
 
 /// Adds to the count of a slot, then posts it.
-pub fn post_count(core: usize, slot: usize, count: u32) -> Result<(), MailboxError> {
-    let counted = MAILBOX.counts.get(slot).ok_or(MailboxError::NoSuchSlot)?;
-    at_core(core, counted)?.fetch_add(u64::from(count), Ordering::SeqCst);
-    post(core, slot)
+pub fn post_count(core: usize, slot: usize, count: u32) {
+    if let Some(counted) = MAILBOX.counts.get(slot).and_then(|counted| at_core(core, counted)) {
+        counted.fetch_add(u64::from(count), Ordering::SeqCst);
+        post(core, slot);
+    }
 }
 
 /// Takes the count of a slot of this core.
@@ -85,31 +77,31 @@ pub fn take_count(slot: usize) -> u64 {
     MAILBOX.counts.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
 }
 
-/// A core's copy of something above.
-fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, MailboxError> {
+/// A core's copy of something above; `None`: the machine has no core of that number.
+fn at_core<T: Sync>(core: usize, word: &'static T) -> Option<&'static T> {
     let copy = if core == cores::this_core() { Some(core::ptr::from_ref(word)) } else { instance::remote(core, word) };
     // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all
     // access is atomic.
-    Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
+    copy.map(|copy| unsafe { &*copy })
 }
 
 /// Requests a TLB shootdown of another core, of all translations of user memory; wakes it if
 /// needed.
-pub fn send_tlb_shootdown(core: usize) -> Result<(), MailboxError> {
-    if at_core(core, &MAILBOX.shootdown)?.ask(cores::this_core()) {
+pub fn send_tlb_shootdown(core: usize) {
+    if at_core(core, &MAILBOX.shootdown).is_some_and(|shootdown| shootdown.ask(cores::this_core())) {
         cores::wake_core(core);
     }
-    Ok(())
 }
 
-/// Whether that core has served the last request.
-pub fn shootdown_is_done(core: usize) -> Result<bool, MailboxError> {
-    Ok(at_core(core, &MAILBOX.shootdown)?.is_answered(cores::this_core()))
+/// Whether that core has served the last request; one that does not exist has none.
+pub fn shootdown_is_done(core: usize) -> bool {
+    at_core(core, &MAILBOX.shootdown).is_none_or(|shootdown| shootdown.is_answered(cores::this_core()))
 }
 
-/// Serves pending shootdowns: calls `shootdown`, then acknowledges; gives how many it served.
-pub fn service_tlb_shootdowns(shootdown: impl FnMut()) -> u64 {
-    MAILBOX.shootdown.answer(shootdown)
+/// Serves pending shootdowns: invalidates all translations of user memory, then acknowledges;
+/// gives how many it served.
+pub fn service_tlb_shootdowns() -> u64 {
+    MAILBOX.shootdown.answer(flush_all)
 }
 
 /// Takes all bits set for this core and calls `f` with each slot.
