@@ -9,6 +9,7 @@
 //! core's memory.
 
 mod archive;
+mod first;
 mod monitor;
 mod program;
 

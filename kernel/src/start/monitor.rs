@@ -1,14 +1,11 @@
 //! Building the monitor's domain: image, stack, start page, capabilities.
 
-use super::{NO_MEMORY, Started, archive, archive_bytes};
+use super::{NO_MEMORY, Started, archive, archive_bytes, first};
 use crate::boot::info::CoreInfo;
 use crate::memory::{PAGE, PhysAddr, phys_to_virt};
-use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
-use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
-use crate::objects::writer::Name;
-use crate::objects::{AnyObject, Context, Domain, Pcore, Ptr, Schedule, Segment};
+use crate::objects::{Domain, Ptr, Segment};
 use crate::state::Kernel;
 use abi::layout::{self, protection};
 use abi::start::{Entrance, MAGIC, StartHeader, StartRecord, field, kind};
@@ -19,9 +16,6 @@ use elf::endian::LittleEndian;
 use zerocopy::IntoBytes;
 
 const STACK_PAGES: u64 = 16;
-/// Monitors answer before everyone else.
-const PRIORITY: usize = 7;
-const SLICE_NS: u64 = 10_000_000;
 /// A monitor that has work waiting and does not look at it for so long of its own time is ended.
 const HANG_LIMIT_NS: u64 = 2_000_000_000;
 /// Where the link to core 0's monitor is mapped, after any archive.
@@ -32,19 +26,19 @@ const NAME: &str = "sbin/monitor";
 /// core 0's monitor.
 pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr, u64)>) -> Started {
     let bytes = archive::find(archive_bytes(info)?, NAME).ok_or("the boot archive has no sbin/monitor")?;
-    let ram = kernel.root_ram();
-    let name = Name::new(b"monitor").ok_or("a monitor has no name")?;
-    let domain = Ptr::<Domain>::create(kernel, ram, 0, name).map_err(|_| NO_MEMORY)?;
-    domain.keep_alive();
-    kernel.first = Some(domain);
+    let domain = first::domain(kernel, b"monitor")?;
     let mut builder = Builder { kernel, domain, info, link };
     let archive = builder.archive()?;
     let entry = builder.load(bytes, archive)?;
     let stack = PageRun { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
     builder.memory(stack, protection::READ | protection::WRITE)?;
-    builder.give_objects(archive)?;
+    first::give_core(builder.kernel, domain, Rights::ALL)?;
+    let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
+    first::give(domain, Handle::ARCHIVE, archive.any(), readable);
     builder.start_page()?;
-    builder.run(entry)
+    let context = first::context(kernel, domain)?;
+    context.watch_limit_ns.set(HANG_LIMIT_NS);
+    first::run(kernel, context, (entry, layout::STACK_TOP), layout::START_INFO)
 }
 
 struct Builder<'a> {
@@ -122,31 +116,12 @@ impl Builder<'_> {
         (is_whole && at % PAGE == offset).then_some(at / PAGE)
     }
 
-    fn give(&mut self, handle: Handle, object: AnyObject, rights: Rights) {
-        self.domain.insert(handle.0 as usize, Capability { object, badge: 0, rights });
-    }
-
-    /// What only monitors have.
-    fn give_objects(&mut self, archive: Ptr<Segment>) -> Started {
-        let ram = self.kernel.root_ram();
-        let core = self.info.core;
-        let pcore = self.kernel.create(ram, |header| Pcore::own(header, core)).map_err(|_| NO_MEMORY)?;
-        self.give(Handle::PCORE, pcore.any(), Rights::ALL);
-        self.kernel.retain(ram);
-        self.give(Handle::ROOT_RAM, ram.any(), Rights::ALL);
-        let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
-        self.give(Handle::ARCHIVE, archive.any(), readable);
-        Ok(())
-    }
-
     /// The boot archive, mapped at the first region address. The caller gets the reference.
     fn archive(&mut self) -> Result<Ptr<Segment>, &'static str> {
         let range = self.info.archive.ok_or("there is no boot archive")?;
         let base = PhysAddr(range.base.0 / PAGE * PAGE);
         let pages = (range.end().0 - base.0).div_ceil(PAGE);
-        let kind = Kind::Imported { base, uncached: false, is_ram: true };
-        let ram = self.kernel.root_ram();
-        let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, kind).map_err(|_| NO_MEMORY)?;
+        let segment = first::memory_at(self.kernel, base, pages)?;
         let place = PageRun { start: layout::REGIONS, pages };
         self.domain.range().map(self.kernel, place, segment, 0, [protection::READ; 2]).map_err(|_| NO_MEMORY)?;
         Ok(segment)
@@ -174,9 +149,7 @@ impl Builder<'_> {
     /// The memory shared with core 0's monitor, mapped after the archive.
     fn link(&mut self) -> Result<Option<StartRecord>, &'static str> {
         let Some((base, pages)) = self.link else { return Ok(None) };
-        let ram = self.kernel.root_ram();
-        let source = Kind::Imported { base, uncached: false, is_ram: true };
-        let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, source).map_err(|_| NO_MEMORY)?;
+        let segment = first::memory_at(self.kernel, base, pages)?;
         let place = PageRun { start: layout::REGIONS + LINK_OFFSET, pages };
         let open = protection::READ | protection::WRITE;
         self.domain.range().map(self.kernel, place, segment, 0, [open; 2]).map_err(|_| NO_MEMORY)?;
@@ -203,20 +176,6 @@ impl Builder<'_> {
             domain_id: self.domain.header().id(),
             record_count,
         }
-    }
-
-    fn run(&mut self, entry: u64) -> Started {
-        let ram = self.kernel.root_ram();
-        let control = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false, priority_max: PRIORITY };
-        let context = Ptr::<Context>::create(self.kernel, ram, self.domain, control, options).map_err(|_| NO_MEMORY)?;
-        self.give(Handle::SELF_CONTEXT, context.any(), Rights::ALL);
-        let build = |header| Schedule::new(header, context, PRIORITY, SLICE_NS);
-        let schedule = self.kernel.create(ram, build).map_err(|_| NO_MEMORY)?;
-        context.schedule.set(Some(schedule));
-        context.watch_limit_ns.set(HANG_LIMIT_NS);
-        self.kernel.start(context, entry, layout::STACK_TOP, [layout::START_INFO, 0]);
-        Ok(())
     }
 }
 
