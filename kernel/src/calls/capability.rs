@@ -2,8 +2,9 @@
 
 use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::objects::Segment;
 use crate::objects::share::Capability;
+use crate::objects::slot::Source;
+use crate::objects::{Domain, Ptr, Segment};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::{Error, Handle, Rights};
@@ -19,21 +20,28 @@ pub(super) fn downgraded(held: Rights, wanted: u64) -> Result<Rights, Error> {
     if held.union(Rights::INHERIT).contains(wanted) { Ok(wanted) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn cap_copy(kernel: &mut Kernel, request: Request, call: CapCopy) -> Answer {
-    let (parent, source) = call.source;
-    let rights = downgraded(source.rights, call.rights)?;
-    let slot = request.slot(kernel)?;
+/// Derives a capability of that badge, with the rights that are asked for, into a free slot of a
+/// domain.
+#[inline(never)]
+pub(super) fn derive(
+    kernel: &mut Kernel,
+    domain: Ptr<Domain>,
+    (parent, source): Source,
+    wanted: u64,
+    badge: u64,
+) -> Answer {
+    let rights = downgraded(source.rights, wanted)?;
+    let slot = domain.reserve(kernel)?;
     kernel.retain_any(source.object);
-    one(request.caller.domain().insert_derived(slot, Capability { rights, ..source }, parent).0)
+    one(domain.insert_derived(slot, Capability { rights, badge, ..source }, parent).0)
+}
+
+pub(super) fn cap_copy(kernel: &mut Kernel, request: Request, call: CapCopy) -> Answer {
+    derive(kernel, request.caller.domain(), call.source, call.rights, call.source.1.badge)
 }
 
 pub(super) fn cap_mint(kernel: &mut Kernel, request: Request, call: CapMint) -> Answer {
-    let (parent, source) = call.source;
-    let rights = downgraded(source.rights, call.rights)?;
-    let slot = request.slot(kernel)?;
-    kernel.retain_any(source.object);
-    let minted = Capability { rights, badge: call.badge, ..source };
-    one(request.caller.domain().insert_derived(slot, minted, parent).0)
+    derive(kernel, request.caller.domain(), call.source, call.rights, call.badge)
 }
 
 pub(super) fn cap_drop(kernel: &mut Kernel, request: Request, call: CapDrop) -> Answer {

@@ -1,10 +1,9 @@
 //! Domains: making, filling, ending, forking.
 
-use super::capability::downgraded;
+use super::capability::derive;
 use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::domain::Death;
-use crate::objects::share::Capability;
 use crate::objects::writer::Name;
 use crate::objects::{Domain, Ptr, user_memory};
 use crate::state::Kernel;
@@ -49,12 +48,8 @@ pub(super) fn domain_alloc(kernel: &mut Kernel, request: Request, call: DomainAl
 }
 
 pub(super) fn domain_grant(kernel: &mut Kernel, _: Request, call: DomainGrant) -> Answer {
-    let DomainGrant { domain, source: (parent, source), rights } = call;
-    check_alive(domain)?;
-    let rights = downgraded(source.rights, rights)?;
-    let slot = domain.reserve(kernel)?;
-    kernel.retain_any(source.object);
-    one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)
+    check_alive(call.domain)?;
+    derive(kernel, call.domain, call.source, call.rights, call.source.1.badge)
 }
 
 pub(super) fn domain_range(kernel: &mut Kernel, request: Request, DomainRange { domain }: DomainRange) -> Answer {
