@@ -45,9 +45,9 @@ struct Device {
 }
 
 impl Device {
-    /// Begins to poll in that place; a ring's counts begin anew.
+    /// Begins to poll it; a ring's counts begin anew.
     #[inline(never)]
-    fn begin(place: &mut Option<Device>, polled: Polled) {
+    fn begin(polled: Polled) -> Device {
         let seen = match polled {
             Polled::Ring { base, .. } => {
                 ring(base).completed.store(0, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Device {
             }
             Polled::Word { at, .. } => u64::from(word(at).load(Ordering::Acquire)),
         };
-        *place = Some(Device { polled, polls: 0, found: 0, seen, stopped: false });
+        Device { polled, polls: 0, found: 0, seen, stopped: false }
     }
 }
 
@@ -81,11 +81,7 @@ impl Polling {
     /// Polls `devices` for the domain of `caller`.
     #[inline(never)]
     pub fn new(caller: Ptr<Context>, devices: [Option<Polled>; DEVICES_MAX]) -> Polling {
-        let mut polling = Polling { caller, devices: [const { None }; DEVICES_MAX] };
-        for (place, polled) in polling.devices.iter_mut().zip(devices) {
-            polled.into_iter().for_each(|polled| Device::begin(place, polled));
-        }
-        polling
+        Polling { caller, devices: devices.map(|polled| polled.map(Device::begin)) }
     }
 
     /// Kind, polls and what was found, of a device.
