@@ -52,9 +52,7 @@ pub(super) fn device_alloc(kernel: &mut Kernel, request: Request, call: DeviceAl
     let all = (0..).map_while(|index| Some((index, Hardware::at(kernel, index)?)));
     let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == call.hwid);
     let (index, hardware) = named.next().ok_or(Error::NotFound)?;
-    let slot = request.slot(kernel)?;
-    let device = hardware.claim(kernel, call.ram, index as usize)?;
-    one(request.place(slot, device.any(), Rights::ALL))
+    request.place_new(kernel, |kernel| hardware.claim(kernel, call.ram, index as usize))
 }
 
 pub(super) fn device_window(kernel: &mut Kernel, request: Request, call: DeviceWindow) -> Answer {

@@ -10,9 +10,7 @@ use crate::state::Kernel;
 use abi::{Error, Handle, Rights};
 
 pub(super) fn ram_split(kernel: &mut Kernel, request: Request, call: RamSplit) -> Answer {
-    let slot = request.slot(kernel)?;
-    let child = call.ram.split(kernel, call.limit_pages, call.turns)?;
-    one(request.place(slot, child.any(), Rights::ALL))
+    request.place_new(kernel, |kernel| call.ram.split(kernel, call.limit_pages, call.turns))
 }
 
 /// Whose turns a new account shares. Turns of its own need the CONTROL right to the core.

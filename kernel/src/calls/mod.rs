@@ -151,6 +151,13 @@ impl Request {
         self.caller.domain().reserve(kernel)
     }
 
+    /// Puts what is made into a free slot of the caller, with all rights.
+    fn place_new<T: Object>(self, kernel: &mut Kernel, make: impl FnOnce(&mut Kernel) -> Made<T>) -> Answer {
+        let slot = self.slot(kernel)?;
+        let made = make(kernel)?;
+        one(self.place(slot, made.any(), Rights::ALL))
+    }
+
     /// Retries the call with some arguments changed to what is left to do.
     fn retry<const N: usize>(self, changed: [(usize, u64); N]) -> Outcome {
         let mut words = self.words();

@@ -7,7 +7,7 @@ use crate::objects::notification::Notification;
 use crate::objects::portal::PortalKind;
 use crate::objects::{Context, Portal, Remote, Semaphore};
 use crate::state::Kernel;
-use abi::{Error, Rights};
+use abi::Error;
 
 pub(super) fn notify(kernel: &mut Kernel, request: Request, call: Notify) -> Answer {
     let notification = Notification::decode(request.capability(call.target)?)?;
@@ -43,9 +43,8 @@ pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: Request, call: WakeS
 }
 
 pub(super) fn wake_slot_import(kernel: &mut Kernel, request: Request, call: WakeSlotImport) -> Answer {
-    let slot = request.slot(kernel)?;
-    let remote = kernel.create(call.ram, |header| Remote::new(header, call.core as usize, call.slot as usize))?;
-    one(request.place(slot, remote.any(), Rights::ALL))
+    let new = |header| Remote::new(header, call.core as usize, call.slot as usize);
+    request.place_new(kernel, |kernel| kernel.create(call.ram, new))
 }
 
 pub(super) fn wake_slot_free(kernel: &mut Kernel, _: Request, call: WakeSlotFree) -> Answer {

@@ -29,10 +29,8 @@ pub(super) fn pcore_alloc(kernel: &mut Kernel, request: Request, call: PcoreAllo
     if core == 0 {
         return Err(Error::BadArgument);
     }
-    let slot = request.slot(kernel)?;
     let claimant = request.caller.domain().header().id();
-    let pcore = Pcore::new_claim(kernel, call.ram, core, claimant)?;
-    one(request.place(slot, pcore.any(), Rights::ALL))
+    request.place_new(kernel, |kernel| Pcore::new_claim(kernel, call.ram, core, claimant))
 }
 
 /// What was asked to run: the plan, and the capabilities it needs.

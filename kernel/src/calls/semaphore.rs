@@ -1,7 +1,7 @@
 //! Semaphores.
 
 use super::records::*;
-use super::{Answer, NOTHING, Outcome, Request, one};
+use super::{Answer, NOTHING, Outcome, Request};
 use crate::hardware;
 use crate::objects::semaphore::COUNT_MAX;
 use crate::objects::{Remote, Semaphore};
@@ -10,9 +10,7 @@ use abi::{Error, Rights};
 
 pub(super) fn semaphore_alloc(kernel: &mut Kernel, request: Request, call: SemaphoreAlloc) -> Answer {
     let SemaphoreAlloc { ram, count } = call;
-    let slot = request.slot(kernel)?;
-    let semaphore = kernel.create(ram, |header| Semaphore::new(header, count))?;
-    one(request.place(slot, semaphore.any(), Rights::ALL))
+    request.place_new(kernel, |kernel| kernel.create(ram, |header| Semaphore::new(header, count)))
 }
 
 pub(super) fn semaphore_up(kernel: &mut Kernel, request: Request, call: SemaphoreUp) -> Answer {
