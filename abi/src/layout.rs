@@ -153,6 +153,9 @@ pub mod counter {
     pub const SHOOTDOWNS_SENT: u64 = 14;
     /// Times this core did so for others.
     pub const SHOOTDOWNS_SERVICED: u64 = 15;
+    /// Nanoseconds in which the core neither idled nor ran a domain: boot, the start of a core, and
+    /// the end of what ran.
+    pub const KERNEL_NS: u64 = 16;
     /// Number of counters.
-    pub const COUNT: u64 = 16;
+    pub const COUNT: u64 = 17;
 }

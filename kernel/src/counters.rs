@@ -39,6 +39,7 @@ counters! {
     space_switches = SPACE_SWITCHES,
     idles = IDLES,
     idle_ns = IDLE_NS,
+    kernel_ns = KERNEL_NS,
     portal_calls = PORTAL_CALLS,
     shootdowns_sent = SHOOTDOWNS_SENT,
     shootdowns_serviced = SHOOTDOWNS_SERVICED,

@@ -7,7 +7,7 @@ use crate::arch::paging::{self, Root};
 pub use crate::arch::bases::{change as change_bases, switch as switch_bases};
 pub use crate::arch::context::set_current;
 pub use crate::arch::paging::{flush_all, flush_page};
-pub use crate::arch::time::{now_ns, set_deadline};
+pub use crate::arch::time::{now_ns, now_ns_inlined, set_deadline};
 pub use crate::backtrace::print_user;
 pub use crate::core_commands::{
     CoreCommand, State, Used, command as core_command, send as send_core_command, set_state as set_core_state,

@@ -12,6 +12,7 @@
 //! does the rest. Time of a gang ([`windows`]) is ready in its windows only, and then before others
 //! of its priority.
 
+pub(crate) mod ledger;
 mod queues;
 mod wakes;
 mod windows;
@@ -28,6 +29,7 @@ use abi::call::kinds::Number;
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
+pub use ledger::Ledger;
 use windows::ByTurn;
 pub use windows::{GangWindow, MEMBERS_MAX};
 
@@ -370,27 +372,43 @@ impl Kernel {
     /// Charges what ran until now to its time and its domain.
     #[inline(never)]
     pub fn update_accounting(&mut self) {
-        self.account();
+        self.account_apart();
         self.scheduler.charge();
     }
 
-    /// Charges the time since the last accounting to the domain that ran.
+    #[inline(never)]
+    fn account_apart(&mut self) {
+        self.account();
+    }
+
+    /// Charges the time since the last accounting to the domain that ran, and books who paid.
     #[inline(always)]
     fn account(&mut self) {
-        let now_ns = hardware::now_ns();
+        let now_ns = hardware::now_ns_inlined();
         let scheduler = &mut self.scheduler;
         let elapsed = now_ns.saturating_sub(scheduler.since_ns);
         scheduler.since_ns = now_ns;
-        if let Some(context) = scheduler.current {
-            let domain = context.domain();
-            domain.cpu_ns.set(domain.cpu_ns.get().wrapping_add(elapsed));
-        } else if core::mem::take(&mut scheduler.idle) {
-            self.counters.idle_ns += elapsed;
-            // While the core is held, what runs keeps its slice.
-            scheduler.began_ns = scheduler.began_ns.wrapping_add(elapsed);
-            if scheduler.until_ns != YIELDED {
-                scheduler.until_ns = scheduler.until_ns.wrapping_add(elapsed);
-            }
+        let Some(context) = scheduler.current else { return self.account_rest(elapsed) };
+        let domain = context.domain();
+        domain.cpu_ns.set(domain.cpu_ns.get().wrapping_add(elapsed));
+        if let Some(payer) = scheduler.running {
+            domain.ledger.add(payer, elapsed);
+        }
+    }
+
+    /// Charges time in which no context ran to idling, or to the kernel.
+    #[cold]
+    fn account_rest(&mut self, elapsed: u64) {
+        let scheduler = &mut self.scheduler;
+        if !core::mem::take(&mut scheduler.idle) {
+            self.counters.kernel_ns += elapsed;
+            return;
+        }
+        self.counters.idle_ns += elapsed;
+        // While the core is held, what runs keeps its slice.
+        scheduler.began_ns = scheduler.began_ns.wrapping_add(elapsed);
+        if scheduler.until_ns != YIELDED {
+            scheduler.until_ns = scheduler.until_ns.wrapping_add(elapsed);
         }
     }
 
@@ -481,7 +499,7 @@ impl Kernel {
 
     #[inline(never)]
     fn choose(&mut self) {
-        self.account();
+        self.account_apart();
         let is_held = self.scheduler.is_special && {
             self.wake_rest();
             !self.scheduler.turn_windows() || self.scheduler.is_held()

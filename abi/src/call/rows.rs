@@ -283,6 +283,17 @@ macro_rules! for_each_call {
       NoMemory "the child's account is too small: raise its limit",
       PeerDead "the child has ended: make another";
 
+/// Tells what one payer paid of a domain's time, in nanoseconds, up to when the domain ran last or
+/// `DomainState` was asked. A payer is a scheduling context, named by its object id; `client` is
+/// the id of the domain whose context that belonged to, which is another than `domain` if it called
+/// a portal, and 0 if that context had ended. Rows are numbered from 0, whose payer the domain ran
+/// on last, by when it ran on each; so the numbers change as it runs. There are 16: a payer without
+/// one gets that of who ran the domain longest ago. What is in no row is the rest of
+/// `DomainState::cpu_ns`. May be asked of a domain that has ended.
+48 fn ledger_read = LedgerRead [] (domain: Cap<Domain, READ>, number: Value)
+    -> (payer: Value, client: Value, paid_ns: Value)
+    | NotFound "there is no such row, nor one behind it: stop there";
+
 /// Makes a context. Its control page (one page, `ControlPage`) is mapped read-write at that
 /// address. It may give priorities up to `priority_max`. `flags`: `layout::context`. The caller's
 /// own domain needs no right, another's WRITE.

@@ -83,6 +83,11 @@ pub(super) fn domain_state(kernel: &mut Kernel, request: Request, call: DomainSt
     NOTHING
 }
 
+pub(super) fn ledger_read(_: &Kernel, _: Request, LedgerRead { domain, number }: LedgerRead) -> Answer {
+    let row = domain.ledger.row(number).ok_or(Error::NotFound)?;
+    Ok(Outcome::Done([row.payer, row.client, row.paid_ns]))
+}
+
 pub(super) fn domain_on_death(kernel: &mut Kernel, _: Request, call: DomainOnDeath) -> Answer {
     let (notification, source) = call.target;
     call.domain.set_on_death(kernel, notification, source);

@@ -16,6 +16,7 @@ use super::writer::{Name, Writer};
 use super::{Header, Link, List, Made, Object, Ptr, Ram, Range, Slot, linked};
 use crate::hardware;
 use crate::memory::PAGE_BYTES;
+use crate::scheduler::Ledger;
 use crate::state::Kernel;
 use crate::steps::{Budget, CALLER_UNITS, CONTEXT_UNITS, END_UNITS, WAKE_SLOTS_UNITS};
 use crate::trace::Event;
@@ -70,6 +71,9 @@ impl Death {
 #[repr(C)]
 pub struct Domain {
     header: Header,
+    pub(crate) cpu_ns: Cell<u64>,
+    /// Who paid for that.
+    pub(crate) ledger: Ledger,
     pub(super) share: Share,
     range: Ptr<Range>,
     /// Its name, and its part in the log.
@@ -84,7 +88,6 @@ pub struct Domain {
     pub(crate) names: Cell<u32>,
     /// Linked while nobody can name it, or it has died and is not emptied yet.
     ending: Link<Domain>,
-    pub(crate) cpu_ns: Cell<u64>,
     /// Soft faults so far: a program that touches new pages makes progress.
     pub(crate) soft_faults: Cell<u64>,
 }
@@ -131,6 +134,7 @@ impl Ptr<Domain> {
             names: Cell::new(0),
             ending: Link::new(),
             cpu_ns: Cell::new(0),
+            ledger: Ledger::default(),
             soft_faults: Cell::new(0),
         });
         let Ok(domain) = made else {
@@ -195,20 +199,10 @@ impl Ptr<Domain> {
 
     /// Its state, or the cause of its end.
     pub fn state(self) -> DomainState {
-        let death = self.death.get();
-        let base = DomainState { id: self.header.id(), cpu_ns: self.cpu_ns.get(), ..DomainState::default() };
-        match death {
-            None => DomainState { used_pages: self.ram().used(), ..base },
-            Some(death) => DomainState {
-                cause: death.cause as u64,
-                status: death.status,
-                exception: death.exception,
-                rip: death.rip,
-                rsp: death.rsp,
-                used_pages: death.used_pages,
-                ..base
-            },
-        }
+        let alive = Death { used_pages: self.ram().used(), ..Death::by_call(DeathCause::Alive, 0) };
+        let Death { cause, status, exception, rip, rsp, used_pages } = self.death.get().unwrap_or(alive);
+        let (id, cpu_ns) = (self.header.id(), self.cpu_ns.get());
+        DomainState { id, cause: cause as u64, status, exception, rip, rsp, used_pages, cpu_ns }
     }
 }
 

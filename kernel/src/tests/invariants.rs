@@ -4,6 +4,7 @@
 //! All objects are found from the root account. Where something stands in a list and in what the
 //! list is of, both sides are counted: so neither can have what the other lacks.
 
+use super::ledger::rows;
 use crate::arch::paging::{self, Flags, Leaves};
 use crate::hardware;
 use crate::memory::{PAGE, PhysAddr};
@@ -181,8 +182,13 @@ impl Check<'_> {
         assert!(seen <= used, "{seen} pages are seen of an account that says {used}");
     }
 
-    /// The bits of its share are those of its slots; its contexts live.
+    /// The bits of its share are those of its slots; its contexts live; nobody paid for more than it
+    /// ran.
     fn domain(&mut self, domain: Ptr<Domain>, kept: Ptr<Domain>) {
+        assert!(
+            rows(domain).iter().map(|row| row.paid_ns).sum::<u64>() <= domain.cpu_ns.get(),
+            "more was paid for than ran"
+        );
         let share = domain.share();
         for index in 1..SLOTS {
             let is_held = share.find_slot(Handle(index as u64)).is_ok();

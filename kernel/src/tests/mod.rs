@@ -8,6 +8,7 @@ mod fuzz;
 mod gang;
 mod ids;
 mod invariants;
+mod ledger;
 mod log;
 mod pcores;
 mod portals;

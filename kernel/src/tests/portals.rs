@@ -14,14 +14,14 @@ const SLICE_NS: u64 = 1_000_000;
 const PORTAL: usize = 20;
 
 /// A context alone in its domain.
-struct Party {
-    domain: Ptr<Domain>,
-    context: Ptr<Context>,
-    time: Ptr<Schedule>,
+pub(super) struct Party {
+    pub(super) domain: Ptr<Domain>,
+    pub(super) context: Ptr<Context>,
+    pub(super) time: Ptr<Schedule>,
 }
 
 impl World {
-    fn party(&mut self, priority: usize) -> Party {
+    pub(super) fn party(&mut self, priority: usize) -> Party {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Lets `client` call `server`.
-    fn connect(&mut self, client: &Party, server: &Party) {
+    pub(super) fn connect(&mut self, client: &Party, server: &Party) {
         self.connect_at(client, server, PORTAL);
     }
 
@@ -65,25 +65,25 @@ impl World {
         self.kernel.step(Event::Syscall);
     }
 
-    fn ask(&mut self, party: &Party, after_ns: u64) {
+    pub(super) fn ask(&mut self, party: &Party, after_ns: u64) {
         self.call(party, after_ns, Call::PortalCall, [PORTAL as u64, 1, 2, 3, 4, u64::MAX]);
     }
 
-    fn answer(&mut self, party: &Party, after_ns: u64) {
+    pub(super) fn answer(&mut self, party: &Party, after_ns: u64) {
         self.call(party, after_ns, Call::PortalReplyWait, [5, 6, 7, u64::MAX, 0, 0]);
     }
 
     /// The bills up to now.
-    fn used_ns<const N: usize>(&mut self, parties: [&Party; N]) -> [u64; N] {
+    pub(super) fn used_ns<const N: usize>(&mut self, parties: [&Party; N]) -> [u64; N] {
         self.kernel.update_accounting();
         parties.map(|party| party.time.used_ns())
     }
 
-    fn runs(&self, party: &Party) -> bool {
+    pub(super) fn runs(&self, party: &Party) -> bool {
         self.kernel.scheduler.current() == Some(party.context)
     }
 
-    fn end<const N: usize>(mut self, parties: [Party; N]) {
+    pub(super) fn end<const N: usize>(mut self, parties: [Party; N]) {
         for Party { domain, context, time } in parties {
             let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
             self.kernel.kill(domain, death);

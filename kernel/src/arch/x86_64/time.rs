@@ -35,7 +35,14 @@ pub fn tsc() -> u64 {
 }
 
 /// Nanoseconds since the kernel's first instruction.
+#[inline(never)]
 pub fn now_ns() -> u64 {
+    now_ns_inlined()
+}
+
+/// The same without a call, for the switch of a portal call.
+#[inline(always)]
+pub fn now_ns_inlined() -> u64 {
     let machine = machine();
     scale(tsc().wrapping_sub(machine.boot_tsc), machine.ns_per_tick)
 }
