@@ -119,6 +119,42 @@ pub struct DomainLine {
     pub cpu_ns: u64,
 }
 
+/// What one payer paid of the time that a domain ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paid {
+    /// Object id of its scheduling context.
+    pub payer: u64,
+    /// The domain whose context that belongs to: another than the one that ran if it called a
+    /// portal. 0: that context had ended.
+    pub client: DomainId,
+    pub paid_ns: u64,
+}
+
+/// A domain's ledger: who paid for the time that it ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerLine {
+    pub domain: DomainId,
+    pub name: String,
+    /// All that it ran; what `paid` lacks of it was paid by others.
+    pub cpu_ns: u64,
+    /// By the payer's id.
+    pub paid: Vec<Paid>,
+}
+
+/// Where a core's time went since its clock began, in nanoseconds: the last four are all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreTime {
+    pub clock_ns: u64,
+    /// Nothing ran.
+    pub idle_ns: u64,
+    /// The kernel ran for no domain: boot, and ends of what ran.
+    pub kernel_ns: u64,
+    /// Domains that are there ran: the sum of their ledgers.
+    pub domains_ns: u64,
+    /// Domains that have ended ran.
+    pub ended_ns: u64,
+}
+
 /// Pages of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreMemory {
@@ -264,6 +300,15 @@ pub trait Monitor {
     /// The domain with the smallest id of at least `from` on that core.
     #[op(repeatable)]
     async fn domain(&self, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError>;
+
+    /// The ledger of the domain with the smallest id of at least `from` on that core, its monitor's
+    /// included.
+    #[op(repeatable)]
+    async fn ledger(&self, core: u32, from: DomainId) -> Result<Option<LedgerLine>, MonitorError>;
+
+    /// Where that core's time went.
+    #[op(repeatable)]
+    async fn core_time(&self, core: u32) -> Result<CoreTime, MonitorError>;
 
     /// How the component's domain of that name ended last on that core: its generation, and by
     /// which death; `None` if none did. For a client that may have missed it.

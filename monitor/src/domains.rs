@@ -107,6 +107,7 @@ impl<M: Machine> Registry<M> {
 
     fn bury(&mut self, id: DomainId, state: &DomainState) -> Option<Dead> {
         let domain = self.domains.remove(&id)?;
+        self.ended_ns += state.cpu_ns;
         self.leave(&domain.plan.devices);
         if domain.plan.linux {
             self.begin_again(&domain.channels);

@@ -225,6 +225,18 @@ impl Machine for KernelCalls {
         sys::domain_state(domain)
     }
 
+    fn ledger(&mut self, domain: Handle, number: u64) -> Result<(u64, u64, u64), Error> {
+        sys::ledger_read(domain, number)
+    }
+
+    fn counter(&mut self, index: u64) -> u64 {
+        sys::counter_read(index).unwrap_or_default()
+    }
+
+    fn now_ns(&self) -> u64 {
+        runtime::now_ns()
+    }
+
     fn device(&mut self, index: u64) -> Option<DeviceRecord> {
         sys::device_list(index).ok()
     }

@@ -22,6 +22,7 @@ pub mod clock;
 mod create;
 mod devices;
 mod domains;
+mod ledger;
 mod loader;
 mod lost;
 mod machine;
@@ -95,6 +96,8 @@ pub struct Registry<M> {
     devices: devices::Devices,
     /// By name of a component's domain: which died last, and how. Bounded by the description.
     ends: BTreeMap<String, (u64, Death)>,
+    /// How long domains ran that have ended.
+    ended_ns: u64,
 }
 
 impl<M: Machine> Registry<M> {
@@ -112,6 +115,7 @@ impl<M: Machine> Registry<M> {
             programs: BTreeMap::new(),
             devices: devices::Devices::default(),
             ends: BTreeMap::new(),
+            ended_ns: 0,
         }
     }
 

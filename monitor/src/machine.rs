@@ -119,6 +119,12 @@ pub trait Machine {
     fn log_refusal(&self, line: String);
     /// How a domain stands.
     fn state(&mut self, domain: Handle) -> Result<DomainState, Error>;
+    /// Row `number` of a domain's ledger: the payer's id, its domain's, and how long it paid.
+    fn ledger(&mut self, domain: Handle, number: u64) -> Result<(u64, u64, u64), Error>;
+    /// A counter of this core's kernel (`layout::counter`).
+    fn counter(&mut self, index: u64) -> u64;
+    /// Nanoseconds since the clock began.
+    fn now_ns(&self) -> u64;
 
     /// The device with that index.
     fn device(&mut self, index: u64) -> Option<DeviceRecord>;

@@ -622,6 +622,20 @@ impl MonitorServer for Shared {
         self.0.remote_core(core, |monitor| monitor.domain(core, from)).await
     }
 
+    async fn ledger(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<LedgerLine>, MonitorError> {
+        if self.is_here(core) {
+            return Ok(self.0.registry.borrow_mut().ledger(from));
+        }
+        self.0.remote_core(core, |monitor| monitor.ledger(core, from)).await
+    }
+
+    async fn core_time(&self, _: &Peer, core: u32) -> Result<CoreTime, MonitorError> {
+        if self.is_here(core) {
+            return self.0.registry.borrow_mut().core_time();
+        }
+        self.0.remote_core(core, |monitor| monitor.core_time(core)).await
+    }
+
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow().last_end(&name));

@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use abi::start::DeviceRecord;
 use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
-use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place, RegionKind};
+use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Paid, Place, RegionKind};
 
 use crate::{Facts, Machine, Registers, Registry, Stall};
 
@@ -25,6 +25,8 @@ struct Fake {
     notified: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
+    /// How long each domain ran, and who paid: scheduling context, its domain, and what it paid.
+    ledgers: BTreeMap<u64, (u64, Vec<(u64, u64, u64)>)>,
     /// Those that ended by themselves, and their status.
     exits: BTreeMap<u64, u64>,
     started: BTreeSet<u64>,
@@ -167,7 +169,23 @@ impl Machine for Fake {
             None => DeathCause::Alive,
         };
         let status = self.exits.get(&domain.0).copied().unwrap_or(0);
-        Ok(DomainState { cause: cause as u64, status, ..DomainState::default() })
+        let (id, cpu_ns) = (domain.0, self.ledgers.get(&domain.0).map_or(0, |(cpu_ns, _)| *cpu_ns));
+        Ok(DomainState { id, cause: cause as u64, status, cpu_ns, ..DomainState::default() })
+    }
+    fn ledger(&mut self, domain: Handle, number: u64) -> Result<(u64, u64, u64), Error> {
+        let (_, rows) = self.ledgers.get_mut(&domain.0).ok_or(Error::NotFound)?;
+        let row = rows.get(number as usize).copied().ok_or(Error::NotFound)?;
+        // It runs on meanwhile: row 2 comes to the front while it is read.
+        if number == 1 && rows.len() == 3 {
+            rows.rotate_right(1);
+        }
+        Ok(row)
+    }
+    fn counter(&mut self, index: u64) -> u64 {
+        index * 10
+    }
+    fn now_ns(&self) -> u64 {
+        5000
     }
     fn device(&mut self, index: u64) -> Option<DeviceRecord> {
         (index == 0).then(|| DeviceRecord { vendor: 0x1af4, device: 0x1041, ..DeviceRecord::default() })
@@ -614,4 +632,31 @@ fn who_used_memory_of_a_lost_core_ends_and_its_channels_go() {
     assert_eq!(registry.channels.keys().copied().collect::<Vec<_>>(), [3]);
     registry.discard_core(1);
     assert!(registry.deaths(crate::DEATH_BADGES).is_empty() && registry.named("driver").is_some());
+}
+
+#[test]
+fn all_time_is_told_that_of_ended_domains_too() {
+    let (mut registry, driver, ip) = running();
+    let own = Handle::SELF_DOMAIN.0;
+    registry.machine.ledgers.insert(own, (100, Vec::from([(own, own, 100)])));
+    registry.machine.ledgers.insert(driver, (700, Vec::from([(9, ip, 400), (5, driver, 200), (11, ip, 90)])));
+    registry.machine.ledgers.insert(ip, (50, Vec::new()));
+    let whole = |registry: &mut Registry<Fake>| {
+        let time = registry.core_time().unwrap();
+        [time.clock_ns, time.idle_ns, time.kernel_ns, time.domains_ns, time.ended_ns]
+    };
+    assert_eq!(whole(&mut registry), [5000, 110, 160, 850, 0]);
+
+    let lines: Vec<_> = core::iter::successors(registry.ledger(0), |line| registry.ledger(line.domain + 1)).collect();
+    let told: Vec<_> = lines.iter().map(|line| (line.name.as_str(), line.cpu_ns, line.paid.len())).collect();
+    assert_eq!(told, [("monitor-0", 100, 1), ("driver", 700, 3), ("ip", 50, 0)]);
+    assert_eq!(lines[1].paid[1], Paid { payer: 9, client: ip, paid_ns: 400 });
+
+    registry.kill(driver, 9).unwrap();
+    assert_eq!(whole(&mut registry)[3..], [850, 0], "its death was not looked at yet");
+    for _ in 0..2 {
+        registry.deaths(crate::DEATH_BADGES);
+        assert_eq!(whole(&mut registry)[3..], [150, 700], "once");
+    }
+    assert_eq!(registry.ledger(driver).unwrap().name, "ip");
 }

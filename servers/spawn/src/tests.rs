@@ -68,6 +68,8 @@ impl MonitorServer for Fake {
         discard(u32, DomainId) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
+        ledger(u32, DomainId) -> Option<LedgerLine>;
+        core_time(u32) -> CoreTime;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;
         core_use(u32) -> CoreUse;

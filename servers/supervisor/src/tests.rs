@@ -81,6 +81,8 @@ impl MonitorServer for Fake {
         begin_turns(u32, DomainId) -> ();
         discard(u32, DomainId) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
+        ledger(u32, DomainId) -> Option<LedgerLine>;
+        core_time(u32) -> CoreTime;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;
         core_use(u32) -> CoreUse;
