@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
-pub use crate::monitor::CoreRuns;
+pub use crate::monitor::{CoreRuns, CoreTime, LedgerLine, Paid};
 
 /// What `chaos` does to a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +133,16 @@ pub trait Supervisor {
     /// A core; `None` past the last.
     #[op(repeatable)]
     async fn core(&self, core: u32) -> Result<Option<CoreLine>, SupervisorError>;
+
+    /// Where a core's time went; `None` for one without a monitor, which keeps no books. `NotFound`:
+    /// no such core.
+    #[op(repeatable)]
+    async fn core_time(&self, core: u32) -> Result<Option<CoreTime>, SupervisorError>;
+
+    /// The ledger of the domain with the smallest id of at least `from` on that core; `None` past
+    /// the last.
+    #[op(repeatable)]
+    async fn ledger(&self, core: u32, from: u64) -> Result<Option<LedgerLine>, SupervisorError>;
 
     /// Halts a core on which there is nothing but its monitor, or starts it again; fine if it
     /// stands so already. `NotFound`: no such core, or core 0. `Busy`.

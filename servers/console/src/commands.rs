@@ -21,6 +21,7 @@ use contracts::supervisor::{
 };
 use runtime::timeout;
 
+use crate::accounts::accounts;
 use crate::control::{Command, HELP};
 use crate::ending::put_away;
 use crate::service::Console;
@@ -31,10 +32,10 @@ pub const LIMIT_NS: u64 = 12_000_000_000;
 /// More components than any system description has.
 const COMPONENTS_MAX: u32 = 256;
 /// As many as a machine may have.
-const CORES_MAX: u32 = 256;
+pub(crate) const CORES_MAX: u32 = 256;
 /// How long after it was ordered the first of two is broken.
 const PAIR_LEAD_NS: u64 = 100_000_000;
-const NO_ANSWER: &str = "the supervisor does not answer";
+pub(crate) const NO_ANSWER: &str = "the supervisor does not answer";
 
 /// What commands need.
 pub struct Commands {
@@ -63,6 +64,7 @@ impl Commands {
             Command::Components { dispatchers: false } => within(components(&self.supervisor()?)).await,
             Command::Components { dispatchers: true } => within(dispatchers(&self.supervisor()?)).await,
             Command::Cores => within(cores(&self.supervisor()?)).await,
+            Command::Accounts => within(accounts(&self.supervisor()?)).await,
             Command::Names(contract) => within(names(&self.lookup()?, contract)).await,
             Command::ChangeCore(core, run) => within(change_core(&self.supervisor()?, core, run)).await,
             Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,

@@ -19,9 +19,10 @@ pub const REQUEST_MAX: usize = 256;
 const NAME_MAX: usize = 31;
 
 /// The commands, for people.
-pub const HELP: [&str; 8] = [
+pub const HELP: [&str; 9] = [
     "components [-d]               what runs, and where; -d: each dispatcher (a program of several cores has one for each core)",
     "cores                         what each core runs and for whom, its time and memory, and its kernel's objects",
+    "acct                          where each core's time went, and who paid for what each domain ran",
     "core N halt|run               halt a core that has no components, or start it again",
     "chaos kill|hang|block|fault|worker NAME  break a component, or its workers, and wait until it serves again",
     "chaos HOW NAME then HOW NAME MS   break two, the second MS milliseconds after the first",
@@ -102,6 +103,8 @@ pub enum Command {
     Pair([(Chaos, String); 2], u64),
     /// The list of cores.
     Cores,
+    /// Where each core's time went, and who paid.
+    Accounts,
     /// Who serves a contract.
     Names(String),
     /// Start a core, or halt it.
@@ -121,6 +124,7 @@ impl Command {
             (Some("components"), ..) => return Err("components takes -d, for a line per dispatcher, or nothing"),
             (Some("poweroff"), None, ..) => Command::PowerOff,
             (Some("cores"), None, ..) => Command::Cores,
+            (Some("acct"), None, ..) => Command::Accounts,
             (Some("names"), Some(contract), None, _) => Command::Names(contract_name(contract)?),
             (Some("names"), ..) => return Err("names needs whose: names CONTRACT"),
             (Some("core"), Some(core), Some(what), None) => Command::ChangeCore(core_number(core)?, runs(what)?),
@@ -229,6 +233,7 @@ mod tests {
         assert_eq!(Command::parse("  chaos  kill virtio-net "), Ok(Command::Chaos(Chaos::Kill, "virtio-net".into())));
         assert_eq!(Command::parse("components"), Ok(Command::Components { dispatchers: false }));
         assert_eq!(Command::parse(" components  -d "), Ok(Command::Components { dispatchers: true }));
+        assert_eq!(Command::parse("acct"), Ok(Command::Accounts));
         assert_eq!(Command::parse("names crew"), Ok(Command::Names("crew".into())));
         assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
         assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));
@@ -248,6 +253,7 @@ mod tests {
             "core 1 stop",
             "core 1 run now",
             "cores 1",
+            "acct 1",
             "",
             "chaos",
             "chaos kill",

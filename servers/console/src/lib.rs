@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod accounts;
 pub mod commands;
 pub mod control;
 pub mod description;

@@ -80,6 +80,23 @@ impl SupervisorServer for Fake {
         })
     }
 
+    async fn core_time(&self, _peer: &Peer, core: u32) -> Result<Option<CoreTime>, SupervisorError> {
+        let time = CoreTime { clock_ns: 9000, idle_ns: 1000, kernel_ns: 2000, domains_ns: 3000, ended_ns: 3000 };
+        if core < 3 { Ok((core != 1).then_some(time)) } else { Err(SupervisorError::NotFound) }
+    }
+
+    async fn ledger(&self, _peer: &Peer, core: u32, from: u64) -> Result<Option<LedgerLine>, SupervisorError> {
+        let line = |domain, name: &str, client| {
+            let paid = vec![Paid { payer: 50, client, paid_ns: 3000 }];
+            Some(LedgerLine { domain, name: name.into(), cpu_ns: 3000, paid })
+        };
+        Ok(match (core, from) {
+            (0, 0) => line(4, "disk", 9),
+            (0, 5..=9) => line(9, "client", 9),
+            _ => None,
+        })
+    }
+
     async fn change_core(&self, _peer: &Peer, core: u32, _run: bool) -> Result<(), SupervisorError> {
         match core {
             0 => Err(SupervisorError::NotFound),
@@ -179,6 +196,15 @@ fn answers_tell_what_happened() {
         assert_eq!(commands.run("core 2 run").await.unwrap().1, "core 2 runs");
         assert!(commands.run("core 0 halt").await.unwrap_err().contains("no core 0"));
         assert!(commands.run("core 1 halt").await.unwrap_err().contains("in use"));
+        let (lines, last) = commands.run("acct").await.unwrap();
+        let expected = [
+            "core 0 9 us: domains 3 us,",
+            "disk 3 us, paid by client 3 us",
+            "client 3 us, paid by itself 3 us",
+            "core 2 9 us:",
+        ];
+        assert_eq!((lines.len(), last.as_str()), (expected.len(), "2 cores"));
+        assert!(lines.iter().zip(expected).all(|(line, begin)| words(line).starts_with(begin)), "{lines:?}");
         let (lines, last) = commands.run("names crew").await.unwrap();
         assert_eq!(
             lines.iter().map(|line| words(line)).collect::<Vec<_>>(),

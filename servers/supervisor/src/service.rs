@@ -113,6 +113,19 @@ impl SupervisorServer for Shared {
         Ok(Some(line))
     }
 
+    async fn core_time(&self, _: &Peer, core: u32) -> Result<Option<CoreTime>, SupervisorError> {
+        sys::pcore_stat(core.into()).map_err(|_| SupervisorError::NotFound)?;
+        match answer(self.0.monitor.core_time(core)).await {
+            Ok(time) => Ok(Some(time)),
+            Err(CallError::Server(MonitorError::NoCore)) => Ok(None),
+            Err(_) => Err(SupervisorError::TimedOut),
+        }
+    }
+
+    async fn ledger(&self, _: &Peer, core: u32, from: u64) -> Result<Option<LedgerLine>, SupervisorError> {
+        answer(self.0.monitor.ledger(core, from)).await.map_err(|_| SupervisorError::TimedOut)
+    }
+
     async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), SupervisorError> {
         self.0.monitor.change_core(core, run).await.map_err(|error| match error {
             CallError::Server(MonitorError::Busy) => SupervisorError::Busy,

@@ -59,6 +59,12 @@ enum Command {
         #[arg(long, value_name = "PID")]
         run: Option<u32>,
     },
+    /// Show where each core's time went in the running system, and who paid for what each domain ran
+    Acct {
+        /// Process id of the `pelago run` meant, if several run
+        #[arg(long, value_name = "PID")]
+        run: Option<u32>,
+    },
     /// List the cores of the running system: what each runs, who claimed it, and how long programs
     /// ran on it
     Cores {
@@ -90,6 +96,7 @@ fn main() -> ExitCode {
         Command::Doctor => run::doctor::run(),
         Command::Chaos(options) => run::chaos::run(&options),
         Command::Components { run } => machine::control::ask(run, "components"),
+        Command::Acct { run } => machine::control::ask(run, "acct"),
         Command::Cores { run } => machine::control::ask(run, "cores"),
     };
     result.unwrap_or_else(|error| {

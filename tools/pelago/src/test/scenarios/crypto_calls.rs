@@ -64,7 +64,7 @@ fn handover() -> Handover {
     Handover { key: VolumeKey::take(&mut std::array::from_fn(|at| (7 * at + 1) as u8)), segment }
 }
 
-fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<Guest> {
+pub(super) fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<Guest> {
     let bench = bench.with_key(Arc::new(handover()));
     bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine| {
         machine.has_card = false;
@@ -74,7 +74,7 @@ fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<
     })
 }
 
-fn description() -> Result<System> {
+pub(super) fn description() -> Result<System> {
     description::load(&place::root().join("system").join(SYSTEM))
 }
 

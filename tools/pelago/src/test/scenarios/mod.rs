@@ -1,5 +1,6 @@
 //! All scenarios. The first word of their names is that of the file.
 
+mod acct;
 mod audit;
 mod bad_executable;
 mod bad_neighbour;
@@ -92,6 +93,7 @@ pub fn all() -> Vec<Scenario> {
         multicore_program::scenarios(),
         disk::scenarios(),
         disk_calls::scenarios(),
+        acct::scenarios(),
         programs::scenarios(),
         files::scenarios(),
         volume::scenarios(),

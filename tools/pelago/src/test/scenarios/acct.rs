@@ -1,0 +1,163 @@
+//! Tier 2: `acct` (NOVA, section 2). All time of a core is in its books: domains that are there,
+//! those that have ended, the kernel and idling are the clock, within 1 %. A client pays for what
+//! servers do in its calls: `acct/calls/*`.
+
+use super::crypto_calls;
+use super::disk_calls::{self, FOREVER};
+use crate::image::machine_type::MachineType;
+use crate::machine::guest::Guest;
+use crate::test::scenario::{Bench, Scenario, with_console};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// A shell that computes, starts programs, waits, and stays.
+const SCRIPT: &str = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); seq 1000 | tail -n 1; done; sleep 1; echo worked; cat";
+/// A core's time may differ from what its books say by one part in so many.
+const PART: u64 = 100;
+/// Microseconds by which sums of rounded numbers may differ.
+const ROUNDED: u64 = 40;
+/// So many times what a server pays for itself its client pays at least: the server's own are its
+/// start and the ends of its interrupts.
+const CLIENTS_MIN: u64 = 2;
+
+pub fn scenarios() -> Vec<Scenario> {
+    let all = [(MachineType::Q35, 1), (MachineType::Q35, 4), (MachineType::MicrovmMmio, 2)];
+    let whole = all.map(|(machine, cpus)| {
+        Scenario::shared(2, format!("acct/{}/{cpus}", machine.name()), move |bench| whole(bench, machine, cpus))
+    });
+    whole.into_iter().chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)]).collect()
+}
+
+/// A core's books.
+struct Core {
+    number: u32,
+    /// Microseconds.
+    clock: u64,
+    /// Those of domains, of ended ones, of the kernel, and idle ones.
+    parts: [u64; 4],
+    domains: BTreeMap<String, Domain>,
+}
+
+/// How long a domain ran, and who paid how much.
+struct Domain {
+    ran: u64,
+    paid: BTreeMap<String, u64>,
+}
+
+impl Domain {
+    fn paid_by(&self, name: &str) -> u64 {
+        self.paid.get(name).copied().unwrap_or(0)
+    }
+}
+
+fn ask(guest: &mut Guest) -> Result<Vec<Core>> {
+    let mut cores: Vec<Core> = Vec::new();
+    for line in guest.control_lines("acct", LIMIT)? {
+        let read = if let Some(rest) = line.strip_prefix("core ") {
+            core(rest).map(|core| cores.push(core))
+        } else {
+            let read = domain(&line).zip(cores.last_mut());
+            read.map(|((name, domain), core)| _ = core.domains.insert(name, domain))
+        };
+        read.with_context(|| format!("acct says `{line}`"))?;
+    }
+    Ok(cores)
+}
+
+/// From `N CLOCK us: domains A us, ended B us, kernel C us, idle D us, nobody E us`.
+fn core(rest: &str) -> Option<Core> {
+    let (head, parts) = rest.split_once(" us: ")?;
+    let (number, clock) = head.trim().split_once(' ')?;
+    let mut parts = parts.split(", ");
+    let mut part = |name: &str| parts.next()?.strip_prefix(name)?.trim().strip_suffix(" us")?.parse().ok();
+    let parts = [part("domains")?, part("ended")?, part("kernel")?, part("idle")?];
+    Some(Core { number: number.parse().ok()?, clock: clock.trim().parse().ok()?, parts, domains: BTreeMap::new() })
+}
+
+/// From `NAME RAN us, paid by NAME N us, ...`.
+fn domain(line: &str) -> Option<(String, Domain)> {
+    let (head, paid) = line.split_once(" us, paid by")?;
+    let (name, ran) = head.trim().split_once(' ')?;
+    let one = |part: &str| {
+        let (name, us) = part.trim().strip_suffix(" us")?.rsplit_once(' ')?;
+        Some((name.to_owned(), us.parse().ok()?))
+    };
+    let paid = paid.split(", ").filter(|part| !part.trim().is_empty()).map(one).collect::<Option<_>>()?;
+    Some((name.to_owned(), Domain { ran: ran.trim().parse().ok()?, paid }))
+}
+
+/// What the books say of each core is all of its time, and what they say of each domain is all that
+/// it ran.
+fn check(cores: &[Core]) -> Result<()> {
+    for Core { number, clock, parts, domains } in cores {
+        let (sum, allowed) = (parts.iter().sum::<u64>(), clock / PART);
+        println!("     core {number}: {sum} us of {clock} us are in its books");
+        ensure!(sum.abs_diff(*clock) <= allowed, "core {number}: {parts:?} us are {sum} of {clock} us");
+        ensure!(domains.contains_key(&format!("monitor-{number}")), "core {number} has no monitor");
+        // They were asked after the core was, one after another, and ran meanwhile.
+        let ran: u64 = domains.values().map(|domain| domain.ran).sum();
+        ensure!(ran + ROUNDED >= parts[0], "core {number}: its domains' {ran} us are less than {} us", parts[0]);
+        for (name, Domain { ran, paid }) in domains {
+            let sum = paid.values().sum::<u64>();
+            ensure!(sum <= *ran && sum + ROUNDED >= *ran, "{name} ran {ran} us, of which {sum} us were paid");
+        }
+    }
+    Ok(())
+}
+
+fn whole(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    with_console(bench.boot(machine, cpus, &["busybox", "sh", "-c", SCRIPT], |_, _| Ok(()))?, |guest| {
+        guest.expect("worked", LIMIT)?;
+        let cores = ask(guest)?;
+        ensure!(cores.len() == cpus as usize, "acct tells of {} cores", cores.len());
+        check(&cores)?;
+        let [_, ended, _, idle] = [0, 1, 2, 3].map(|part| cores.iter().map(|core| core.parts[part]).sum::<u64>());
+        ensure!(ended > 0, "40 programs ended, and took no time");
+        ensure!(idle > 0, "the shell slept, and no core idled");
+        Ok(())
+    })
+}
+
+/// Who calls pays for all that is done for it in its calls, by each server on the way.
+fn calls(bench: &Bench) -> Result<()> {
+    let image = disk_calls::image()?;
+    with_console(crypto_calls::boot(bench, &crypto_calls::description()?, image.path(), &[FOREVER])?, |guest| {
+        guest.expect("disk-calls: round 1 is there", LIMIT)?;
+        guest.expect("disk-calls: round ", LIMIT)?;
+        let cores = ask(guest)?;
+        check(&cores)?;
+        for name in ["crypto", "disk"] {
+            let server = cores[0].domains.get(name).with_context(|| format!("there is no {name}"))?;
+            let [client, own] = ["disk-calls", "itself"].map(|payer| server.paid_by(payer));
+            println!("     {name} ran {} us, of which its client paid {client} us and {name} {own} us", server.ran);
+            ensure!(server.paid_by("crypto") == 0, "crypto pays for {name}, whose calls are its clients'");
+            ensure!(client > 0 && own > 0, "{name} ran on its client's time {client} us, on its own {own} us");
+            let is_asked_only_by_calls = name == "crypto";
+            ensure!(!is_asked_only_by_calls || client >= CLIENTS_MIN * own, "{name}: {client} us against {own} us");
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_are_read_and_must_balance() {
+        let read = |clock: u64, paid: u64| {
+            let line = format!("0    {clock} us: domains 60 us, ended 20 us, kernel 10 us, idle 9910 us, nobody 0 us");
+            let mut core = core(&line).unwrap();
+            let line = format!("  monitor-0   100 us, paid by itself {paid} us, some client 40 us");
+            core.domains.extend(domain(&line));
+            check(&[core])
+        };
+        assert!(read(10_000, 60).is_ok() && read(10_099, 30).is_ok());
+        assert!(read(10_200, 60).is_err() && read(9800, 60).is_err());
+        assert!(read(10_000, 61).is_err() && read(10_000, 19).is_err());
+        assert!(domain("  fs  10 us, paid by").is_some_and(|(name, domain)| name == "fs" && domain.paid.is_empty()));
+        assert!(core("0 17 us: domains 1 us, ended 2 us").is_none() && domain("fs").is_none());
+    }
+}
