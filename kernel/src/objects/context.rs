@@ -519,7 +519,7 @@ pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.donors.is_empty() && context.serving.get().is_none(), "a donor holds a reference");
     assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "a caller holds a reference");
     assert!(context.portals.is_empty() && context.schedule.get().is_none(), "its end takes them");
-    assert!(!context.is_waking(), "its end takes it off the list");
+    assert!(context.header().wake_slots.get() == 0 && !context.is_waking(), "its end takes them");
     assert!(context.depth.get() == 0, "chains of donations end in it");
     let kept = [&context.watch_target, &context.revoked, &context.partial];
     assert!(kept.iter().all(|slot| slot.get().is_none()), "its end empties its slots");

@@ -265,7 +265,6 @@ impl Kernel {
             ObjectType::Share => self.end::<SharedShare>(object, destroy_share),
             ObjectType::Pool => size_of::<PoolOwner>(),
         };
-        assert!(object.wake_slots.get() == 0, "what goes has wake slots");
         let of_type = &mut self.objects_by_type[object.object_type as usize];
         assert!(*of_type > 0 && *of_type <= self.kernel_objects, "more objects go than came");
         *of_type -= 1;
