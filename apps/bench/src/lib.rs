@@ -18,6 +18,7 @@ pub mod faults;
 pub mod gang;
 pub mod layouts;
 pub mod load;
+pub mod nova;
 pub mod ping;
 pub mod portal;
 pub mod revoke;

@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, gang, layouts, load, ping, portal, revoke, sample, signals, spaces, threads};
+use bench_core::{calls, echo, faults, gang, layouts, load, nova, ping, portal, revoke, sample, signals, spaces, threads};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -15,6 +15,10 @@ async fn component(start: Start) {
     start.serving();
     if start.name().starts_with(load::NAME) {
         load::run(&start).await;
+        return idle().await;
+    }
+    if start.name().starts_with(nova::NAME) {
+        nova::run(&start).await;
         return idle().await;
     }
     if start.name() != "bench" {

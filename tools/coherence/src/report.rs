@@ -32,7 +32,10 @@ pub struct Row {
     pub cores: u64,
     /// Sum over all stretches.
     pub operations: u64,
-    /// How many.
+    /// Modelled cycles from the begin of each stretch to its end, added up: with those in which its
+    /// core was halted, which are in no counter.
+    pub elapsed: u64,
+    /// How many stretches.
     pub stretches: u64,
     /// The stretch in the middle by instructions per operation.
     pub median: Sample,

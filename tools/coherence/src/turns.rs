@@ -37,6 +37,11 @@ impl Turns {
         Turns { turn: turn.max(1), end: turn.max(1), clocks: vec![0; cores], active: no.clone(), parked: no }
     }
 
+    /// What a core's clock shows.
+    pub fn clock(&self, core: usize) -> u64 {
+        self.clocks[core]
+    }
+
     /// Changes the length of turns from the next epoch on.
     pub fn set_turn(&mut self, turn: u64) {
         self.turn = turn.max(1);

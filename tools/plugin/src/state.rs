@@ -242,14 +242,15 @@ impl State {
         self.settle(counted);
         let own = &self.cores[core];
         let component = if own.privilege == Privilege::Kernel { self.kernel } else { own.component };
-        self.ledger.begin(core, Begin { name, operations, every_core, component });
+        let at = self.turns.clock(core);
+        self.ledger.begin(core, Begin { name, operations, every_core, component, at });
     }
 
     pub fn end(&mut self, core: usize, counted: u64) {
         // The mark's own instruction is counted already, and is nobody's.
         self.settle(counted.wrapping_sub(1));
         self.seen = counted;
-        self.ledger.end(core);
+        self.ledger.end(core, self.turns.clock(core));
     }
 
     /// The report as text.

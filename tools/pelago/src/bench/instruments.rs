@@ -49,6 +49,11 @@ impl Options {
         self.counts || self.keep_counts || self.model.is_some()
     }
 
+    /// Cycles of a core's turn in the model: the first that was given.
+    pub fn turn(&self) -> u64 {
+        self.turns.first().copied().unwrap_or(200)
+    }
+
     /// Measures, and prints.
     pub fn run(&self, common: &Common) -> Result<()> {
         // Before minutes of building.

@@ -17,6 +17,7 @@ mod inside;
 pub mod instruments;
 mod known;
 pub mod layouts;
+pub mod nova;
 mod outside;
 pub mod peer;
 pub mod plugin;
@@ -55,7 +56,7 @@ enum Kind {
 #[derive(Args)]
 pub struct Options {
     /// Measure only rows whose name contains one of these, or a paper's figure (`corey.fig1`),
-    /// which is drawn too
+    /// which is drawn too; `nova`: its study of servers, on the largest of the numbers of cores
     name: Vec<String>,
     /// Numbers of cores
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
@@ -112,6 +113,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.list {
         table::list();
         coherence::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.name == [nova::NAME] {
+        let cpus = options.cpus.iter().copied().max().unwrap_or(1);
+        nova::command(cpus, options.instruments.turn(), options.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.instruments.chosen() {

@@ -5,6 +5,7 @@ use super::chart;
 use super::known;
 use super::results::{Column, Results, Row, Unit};
 use crate::bench::counts::KERNEL;
+use crate::bench::nova;
 
 /// `--list`.
 pub fn list() {
@@ -24,6 +25,7 @@ pub fn list() {
     for figure in &chart::FIGURES {
         println!("{:<44} a chart: {}", figure.name, figure.title);
     }
+    println!("{:<44} NOVA, figures 1, 4 and 5: by name alone, in the coherence model and by instructions", nova::NAME);
 }
 
 fn short(units: &[&str]) -> String {

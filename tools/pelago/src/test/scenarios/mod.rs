@@ -46,6 +46,7 @@ mod mmap;
 mod multicore_program;
 mod mutants;
 mod network_link;
+mod nova;
 mod objects;
 mod open_connections;
 mod power_cut;
@@ -91,6 +92,7 @@ pub fn all() -> Vec<Scenario> {
         fuzz::scenarios(),
         counts::scenarios(),
         multicore_program::scenarios(),
+        nova::scenarios(),
         disk::scenarios(),
         disk_calls::scenarios(),
         acct::scenarios(),

@@ -1,0 +1,112 @@
+//! Tier 2: NOVA's study of servers (`apps/bench`, module `nova`). As many calls are inside a
+//! server at once as it has workers on all cores; a client pays for its own request, or for a part
+//! of another's that it helps, and for nothing else; over cores workers beat one thread as soon as
+//! a part of the server is parallel.
+
+use crate::bench::nova::{accounting, amdahl, servers, told};
+use crate::bench::plugin::Plugin;
+use crate::image::machine_type::MachineType;
+use crate::test::scenario::{Bench, Scenario, with_console};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const WORKERS: [u32; 2] = [1, 3];
+/// Cycles of a turn.
+const TURN: u64 = 200;
+/// The least part of requests that cost just what a request costs (the paper: more than 99 %).
+const OWN_MIN: f64 = 0.99;
+/// A timer's interrupt on a bill, in parts of a request (the paper: 1.2).
+const TIMER_MAX: f64 = 1.3;
+/// A whole request of another, one's own, and the timer.
+const HELPED: std::ops::RangeInclusive<f64> = 1.75..=2.2;
+/// Of those who helped, how many fall into each quarter of a request at least: a quarter would be
+/// even.
+const QUARTER_MIN: f64 = 0.12;
+/// By workers on seven cores, where all of the server is parallel.
+const SPEED_UP_MIN: f64 = 1.5;
+/// Part of the server from which workers are faster, at most, in per cent (the paper: 20 where the
+/// server costs half of a call to another core).
+const EVEN_MAX: f64 = 50.0;
+/// Measured speed-ups, in parts of Amdahl's.
+const OF_AMDAHL: std::ops::RangeInclusive<f64> = 0.6..=1.1;
+/// How far the two schemes' throughputs may be apart.
+const THROUGHPUT: std::ops::RangeInclusive<f64> = 0.98..=1.02;
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(2, "nova/concurrency/2".into(), |bench| concurrency(bench, 2)),
+        Scenario::shared(2, "nova/accounting/1".into(), bills),
+        Scenario::nightly(2, "nova/servers/8".into(), |bench| over_cores(bench, 8)),
+    ]
+}
+
+/// Cores times workers, and no more, though there are twice as many clients.
+fn concurrency(bench: &Bench, cpus: u32) -> Result<()> {
+    for workers in WORKERS {
+        let guest = bench.boot_other("nova.toml", MachineType::Q35, cpus, |machine| {
+            machine.command_line.extend(["nova.study=concurrency".into(), format!("nova.workers={workers}")]);
+        })?;
+        with_console(guest, |guest| {
+            let lines = told(guest, LIMIT)?;
+            let line = lines.iter().find(|line| line.starts_with("inside at once: ")).context("nothing was told")?;
+            let expected =
+                format!("inside at once: {} calls at {cpus} cores with {workers} workers each", cpus * workers);
+            ensure!(*line == expected, "{line}; not {expected}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Figure 5, in instructions: the same on any host.
+fn bills(bench: &Bench) -> Result<()> {
+    let [client, core] = accounting::measure(bench, None)?;
+    for bills in [&client, &core] {
+        ensure!(bills.own() > OWN_MIN, "only {:.4} of requests cost what one costs: {bills:?}", bills.own());
+    }
+    ensure!(client.most() < TIMER_MAX, "a client with a worker of its own paid {:.2} requests", client.most());
+    ensure!(client.between(0, 90) == 0, "a client with a worker of its own paid less than its request: {client:?}");
+    ensure!(HELPED.contains(&core.most()), "the most that a client paid is {:.2} requests", core.most());
+    let quarters = core.helped();
+    let all: u64 = quarters.iter().sum();
+    ensure!(
+        quarters.iter().all(|quarter| *quarter as f64 > QUARTER_MIN * all as f64),
+        "who helped paid, by quarters of a request, {quarters:?}"
+    );
+    // What some paid for others, these did not.
+    ensure!(core.between(0, 90) > 0, "nobody was helped: {core:?}");
+    let throughput = core.throughput() / client.throughput();
+    ensure!(THROUGHPUT.contains(&throughput), "with one worker {throughput:.3} times as many requests are served");
+    Ok(())
+}
+
+/// Figures 1 and 4, and servers behind the server, in modelled cycles.
+fn over_cores(bench: &Bench, cpus: u32) -> Result<()> {
+    let measured = servers::measure_fitted(bench, &Plugin::prepare()?, cpus, TURN)?;
+    let curves = measured.curves();
+    ensure!(curves.len() == servers::COSTS.len(), "{} curves", curves.len());
+    for curve in &curves {
+        let first = curve.points.first().map_or(0.0, |point| point.1);
+        let last = curve.points.last().map_or(0.0, |point| point.1);
+        ensure!(first < 1.0, "workers for nothing are {first:.2} times as fast: {:?}", curve.points);
+        ensure!(last > SPEED_UP_MIN, "a parallel server is {last:.2} times as fast by workers: {:?}", curve.points);
+        let even = curve.break_even().with_context(|| format!("they do not meet: {:?}", curve.points))?;
+        ensure!(even < EVEN_MAX, "at {} % workers are faster from {even:.0} % on", curve.cost);
+    }
+    for scaling in measured.scaling() {
+        for (clients, speed_up) in scaling.points {
+            let law = amdahl(scaling.parallel, clients);
+            let part = speed_up / law;
+            ensure!(OF_AMDAHL.contains(&part), "{}: {speed_up:.2} of {law:.2} at {clients} clients", scaling.name);
+        }
+    }
+    let behind = measured.behind();
+    let lengths = |by: usize| behind.windows(2).map(move |two| two[1].1[by] - two[0].1[by]);
+    for (single, workers) in lengths(0).zip(lengths(1)) {
+        let server = measured.cross * f64::from(servers::BEHIND_COST) / 100.0;
+        ensure!(single > server, "a server behind one thread adds {single:.0} cycles, less than its own {server:.0}");
+        ensure!(workers < single / 2.0, "behind workers it adds {workers:.0}, behind one thread {single:.0}");
+    }
+    Ok(())
+}
