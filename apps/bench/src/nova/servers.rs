@@ -1,7 +1,8 @@
 //! One single-threaded server beside a server with a worker on every core (figures 1 and 4), and
 //! requests that go through servers behind it.
 //!
-//! Core 0 has the thread that alone does what is serial; clients are on the other cores. `single`:
+//! Core 0 has the thread that alone does what is serial; clients are on the other cores, but for
+//! the last, which only spins: in the model a core that is awake alone wakes others too late. `single`:
 //! a client asks that thread for all of its request: it writes the request into shared memory,
 //! raises the thread's semaphore and waits at its own. `workers`: a client calls its core's worker
 //! by a portal; the worker does the parallel part in the client's time and asks the thread for the
@@ -46,6 +47,13 @@ const NUMBER: u64 = 0;
 const CYCLES: u64 = 1;
 const BEHIND: u64 = 2;
 
+/// Cores that are no client's.
+const NO_CLIENTS: u64 = 2;
+
+fn clients(room: &Room) -> u64 {
+    room.cores - NO_CLIENTS
+}
+
 /// What one core knows of the others.
 struct Exchange {
     room: Room,
@@ -72,8 +80,8 @@ impl Exchange {
     /// The thread's work: the next request after that of client `last`, if there is one.
     fn answer_next(&self, last: &mut u64) {
         let room = &self.room;
-        for _ in 1..room.cores {
-            *last = *last % (room.cores - 1) + 1;
+        for _ in 0..clients(room) {
+            *last = *last % clients(room) + 1;
             let number = room.word(ASKED + *last, NUMBER).load(Ordering::Acquire);
             if number == room.line(ANSWERED + *last).load(Ordering::Relaxed) {
                 continue;
@@ -198,7 +206,7 @@ impl Study {
     }
 
     async fn rows(&mut self, cross: u64) {
-        let clients = self.exchange.room.cores - 1;
+        let clients = clients(&self.exchange.room);
         self.row("nova/cross-call", 1, Request::single(0)).await;
         self.row("nova/local-call", 1, Request::by_worker(0, 0)).await;
         for cost in COSTS {
@@ -229,8 +237,8 @@ impl Study {
 
 /// All rows, on this core.
 pub(super) async fn run(start: &Start, room: Room) -> Result<(), Error> {
-    if room.cores < 2 {
-        runtime::log!("failed: one core has no clients beside the server; give it more");
+    if room.cores <= NO_CLIENTS {
+        runtime::log!("failed: two cores have no clients beside the server and the one that spins");
         return Ok(());
     }
     let mut barrier = Barrier::new();

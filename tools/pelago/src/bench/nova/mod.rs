@@ -54,7 +54,10 @@ pub fn amdahl(parallel: f64, processors: u32) -> f64 {
 
 /// Measures, prints, draws.
 pub fn command(cpus: u32, turn: u64, json: Option<&Path>) -> Result<()> {
-    ensure!(cpus > 1, "--cpus: one core has no clients beside the server; give 2 or more, or 8 as the paper has");
+    ensure!(
+        cpus > servers::NO_CLIENTS,
+        "--cpus: one core is the server's and one spins; give 3 or more, or 9 for the paper's 7 clients"
+    );
     let testbed = Testbed::new(accelerator::AccelChoice::Tcg)?;
     let plugin = Plugin::prepare()?;
     eprintln!("pelago: nova: servers, {cpus} cores in the coherence model, twice: it is fitted to a call's cost");

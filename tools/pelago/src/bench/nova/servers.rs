@@ -14,6 +14,8 @@ use coherence::Report;
 use std::time::Duration;
 
 /// As `apps/bench/src/nova/servers.rs` has them.
+/// Cores that are no client's.
+pub const NO_CLIENTS: u32 = 2;
 const CROSS_WORD: &str = "nova.cross=";
 const CROSS_CYCLES: f64 = 6_000.0;
 pub const COSTS: [u32; 3] = [400, 50, 30];
@@ -63,9 +65,9 @@ pub struct Scaling {
 }
 
 impl Servers {
-    /// Clients of most rows: all cores but the thread's.
+    /// Clients of most rows: all cores but the thread's and the one that spins.
     pub fn clients(&self) -> u32 {
-        self.cpus - 1
+        self.cpus - NO_CLIENTS
     }
 
     /// Cycles that a client's request took.
@@ -135,7 +137,7 @@ pub fn measure(testbed: &Testbed, plugin: &Plugin, cpus: u32, turn: u64, reckone
 
 /// The same with the costs that a first boot gives.
 pub fn measure_fitted(testbed: &Testbed, plugin: &Plugin, cpus: u32, turn: u64) -> Result<Servers> {
-    let cross = measure(testbed, plugin, 2, turn, CROSS_CYCLES)?.cross;
+    let cross = measure(testbed, plugin, NO_CLIENTS + 1, turn, CROSS_CYCLES)?.cross;
     measure(testbed, plugin, cpus, turn, cross)
 }
 
@@ -152,7 +154,7 @@ mod tests {
             ..Row::default()
         };
         let report = Report { rows: rows.iter().map(row).collect(), ..Report::default() };
-        Servers { cpus: 3, reckoned: 1000.0, cross: 1000.0, local: 100.0, report }
+        Servers { cpus: 4, reckoned: 1000.0, cross: 1000.0, local: 100.0, report }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(2, "nova/concurrency/2".into(), |bench| concurrency(bench, 2)),
         Scenario::shared(2, "nova/accounting/1".into(), bills),
-        Scenario::nightly(2, "nova/servers/8".into(), |bench| over_cores(bench, 8)),
+        Scenario::nightly(2, "nova/servers/9".into(), |bench| over_cores(bench, 9)),
     ]
 }
 
