@@ -19,6 +19,7 @@ pub mod gang;
 pub mod layouts;
 pub mod load;
 pub mod nova;
+mod parts;
 pub mod ping;
 pub mod portal;
 pub mod revoke;

@@ -13,11 +13,13 @@ mod rings;
 mod shares;
 
 use abi::layout::protection;
-use abi::{Error, Handle, PAGE_BYTES};
+use abi::{Error, Handle};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
 
+use crate::layouts;
+use crate::parts::Lines;
 use crate::sample::{self, Stopwatch};
 
 /// Name of the region, and start of the components' names.
@@ -36,7 +38,6 @@ const PAGES: u64 = 64;
 const UPDATES: u64 = 500;
 /// And its own work before each update, in both ways.
 const UPDATE_WORK: u64 = 400;
-const LINE_BYTES: u64 = 64;
 const AGAIN_NS: u64 = 1_000_000;
 /// Other components still start; their work would be modelled too.
 const SETTLE_NS: u64 = 300_000_000;
@@ -56,7 +57,7 @@ const TOUCHED: u64 = abi::layout::REGIONS + (3 << 38);
 
 /// A core's view of the region.
 struct Room {
-    address: u64,
+    lines: Lines,
     core: u64,
     cores: u64,
     /// How many arrivals the next meeting needs.
@@ -68,9 +69,7 @@ struct Room {
 
 impl Room {
     fn line(&self, line: u64) -> &AtomicU64 {
-        // SAFETY: `run` checked that the region has these lines; it is mapped for the component's
-        // life and used as atomics only.
-        unsafe { &*((self.address + line * LINE_BYTES) as *const AtomicU64) }
+        self.lines.word(line, 0)
     }
 
     /// Waits until all cores are here.
@@ -192,14 +191,10 @@ impl Room {
         sys::range_map(Handle::SELF_RANGE, TOUCHED, segment, 0, PAGES, protection::READ | protection::WRITE)?;
         self.meet();
         let watch = Stopwatch::start("page-touch/processes", PAGES);
-        for page in 0..PAGES {
-            // SAFETY: mapped read-write above, known to nobody else.
-            unsafe { ((TOUCHED + page * PAGE_BYTES) as *mut u64).write_volatile(page) };
-        }
+        layouts::touch(TOUCHED, PAGES, 0);
         watch.stop();
         self.until_all_finish(|_| core::hint::spin_loop());
-        // SAFETY: nothing of it is used any more.
-        unsafe { sys::range_unmap(Handle::SELF_RANGE, TOUCHED, PAGES) }?;
+        layouts::unmap(Handle::SELF_RANGE, TOUCHED, PAGES)?;
         sys::cap_drop(segment)
     }
 }
@@ -211,12 +206,11 @@ const FAMILY: &str = "load.family=";
 /// The rows, on this core; the first core says when all are done.
 pub async fn run(start: &Start) {
     let cores = u64::from(start.cores());
-    let Some(region) = start.region(NAME).filter(|region| region.bytes >= LINES * LINE_BYTES) else {
+    let Some(lines) = start.region(NAME).and_then(|region| Lines::of(&region, LINES)) else {
         return runtime::log!("load failed: the region {NAME} is missing or too small");
     };
     let core = u64::from(start.core());
-    let mut room =
-        Room { address: region.address, core, cores, barrier: 0, finished: 0, objects: shares::Objects::default() };
+    let mut room = Room { lines, core, cores, barrier: 0, finished: 0, objects: shares::Objects::default() };
     // Until all are here the boot goes on, and nobody may spin in its way.
     room.line(PRESENT).fetch_add(1, Ordering::AcqRel);
     loop {

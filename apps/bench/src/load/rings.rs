@@ -8,7 +8,8 @@ use core::sync::atomic::AtomicU64;
 
 use ring::{Buffer, Header, Kind, Reader, Slot, Writer};
 
-use super::{LINE_BYTES, Room};
+use super::Room;
+use crate::parts::LINE_BYTES;
 use crate::sample::Stopwatch;
 
 const MESSAGES: u64 = 512;

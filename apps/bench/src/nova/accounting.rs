@@ -11,9 +11,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use runtime::{Companion, Serve, Start, Waiter};
+use runtime::{Serve, Start, Waiter};
 
-use super::{number, serve};
+use super::number;
+use crate::parts::{Task, serve, start};
 use crate::sample::work;
 
 /// As many as the paper's machine has processors.
@@ -89,15 +90,11 @@ impl Client {
     }
 }
 
-extern "C" fn client(place: u64) -> ! {
-    // SAFETY: `measure` gave the address of one that is there for ever.
-    let client = unsafe { &*core::ptr::with_exposed_provenance::<Client>(place as usize) };
-    loop {
-        if sys::semaphore_down(client.scheme.begin, u64::MAX).is_ok() && client.time.load(Ordering::Acquire) != 0 {
-            client.ask();
+impl Task for Client {
+    fn run(&self) {
+        if sys::semaphore_down(self.scheme.begin, u64::MAX).is_ok() {
+            self.ask();
         }
-        // It is ended.
-        let _ = sys::wait(u64::MAX);
     }
 }
 
@@ -115,9 +112,7 @@ async fn measure(name: &str, portals: &[Handle], requests: u64) -> Result<(), Er
     let mut companions = Vec::new();
     for &portal in portals {
         let own: &'static Client = Box::leak(Box::new(Client { scheme, portal, time: AtomicU64::new(0) }));
-        let place = core::ptr::from_ref(own).expose_provenance() as u64;
-        // SAFETY: it computes, makes kernel calls, and reaches atomic words that are there for ever.
-        let companion = unsafe { Companion::start(client, place, Some((PRIORITY, SLICE_US))) }?;
+        let companion = start(own, PRIORITY, SLICE_US)?;
         own.time.store(companion.time().ok_or(Error::BadHandle)?.0, Ordering::Release);
         companions.push(companion);
     }
@@ -140,12 +135,12 @@ async fn measure(name: &str, portals: &[Handle], requests: u64) -> Result<(), Er
 }
 
 /// Both schemes. On a machine of more cores the first one measures.
-pub(super) async fn run(start: &Start) -> Result<(), Error> {
-    if start.core() > 0 {
+pub(super) async fn run(own: &Start) -> Result<(), Error> {
+    if own.core() > 0 {
         return Ok(());
     }
-    let requests = number(start, REQUESTS_WORD).unwrap_or(REQUESTS).max(1);
-    let own = (0..CLIENTS).map(|_| serve(Computes)).collect::<Result<Vec<_>, _>>()?;
-    measure("client", &own, requests).await?;
+    let requests = number(own, REQUESTS_WORD).unwrap_or(REQUESTS).max(1);
+    let each = (0..CLIENTS).map(|_| serve(Computes)).collect::<Result<Vec<_>, _>>()?;
+    measure("client", &each, requests).await?;
     measure("core", &[serve(Computes)?; CLIENTS], requests).await
 }

@@ -8,10 +8,11 @@ use abi::{Error, Handle};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use runtime::{Companion, Serve, Start, Waiter};
+use runtime::{Serve, Start, Waiter};
 
+use super::number;
 use super::room::{Room, STUDY};
-use super::{number, serve};
+use crate::parts::{self, Task, serve};
 
 /// Word of the command line: workers of each core.
 const WORKERS: &str = "nova.workers=";
@@ -54,15 +55,12 @@ struct Client {
     done: Handle,
 }
 
-extern "C" fn client(place: u64) -> ! {
-    // SAFETY: `run` gave the address of one that is there for ever.
-    let client = unsafe { &*core::ptr::with_exposed_provenance::<Client>(place as usize) };
-    let _ = sys::portal_call(client.portal, [0; 4], u64::MAX);
-    if client.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-        let _ = sys::semaphore_up(client.done, 1);
-    }
-    loop {
-        let _ = sys::wait(u64::MAX);
+impl Task for Client {
+    fn run(&self) {
+        let _ = sys::portal_call(self.portal, [0; 4], u64::MAX);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let _ = sys::semaphore_up(self.done, 1);
+        }
     }
 }
 
@@ -78,9 +76,7 @@ pub(super) async fn run(start: &Start, room: Room) -> Result<(), Error> {
     for number in 0..workers * CLIENTS_OF_A_WORKER {
         let portal = portals[(number % workers) as usize];
         let own: &'static Client = Box::leak(Box::new(Client { portal, left, done }));
-        let place = core::ptr::from_ref(own).expose_provenance() as u64;
-        // SAFETY: it makes kernel calls, and reaches atomic words that are there for ever.
-        companions.push(unsafe { Companion::start(client, place, Some((PRIORITY, SLICE_US))) }?);
+        companions.push(parts::start(own, PRIORITY, SLICE_US)?);
     }
     runtime::notified(DONE).await;
     room.line(CORES_DONE).fetch_add(1, Ordering::AcqRel);

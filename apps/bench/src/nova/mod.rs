@@ -12,11 +12,8 @@ mod concurrency;
 mod room;
 mod servers;
 
-use abi::layout::portal;
-use abi::{Error, Handle};
-use alloc::boxed::Box;
 use room::Room;
-use runtime::{Serve, Start, Vectors, Worker};
+use runtime::Start;
 
 /// Name of the program, of its region, and start of its dispatchers' names.
 pub const NAME: &str = "nova";
@@ -25,10 +22,6 @@ const STUDY: &str = "nova.study=";
 /// Other components still start; their work would be measured too.
 const SETTLE_NS: u64 = 300_000_000;
 const AGAIN_NS: u64 = 1_000_000;
-/// Bit by which we are told that a worker hangs; calls here have no deadline, so none is.
-const HANGS: u64 = 1 << 56;
-/// Processor time that a worker may serve beyond its callers' deadlines.
-const HANG_NS: u64 = 1_000_000_000;
 
 /// The text after a word of the command line.
 fn word(start: &Start, word: &str) -> Option<&'static str> {
@@ -38,17 +31,6 @@ fn word(start: &Start, word: &str) -> Option<&'static str> {
 /// The number after a word of the command line.
 fn number(start: &Start, name: &str) -> Option<u64> {
     word(start, name)?.parse().ok()
-}
-
-/// A server that a portal leads to, for ever. Errors: those of `PortalAlloc` and of
-/// [`Worker::start`].
-fn serve<S: Serve + 'static>(server: S) -> Result<Handle, Error> {
-    let portal = sys::portal_alloc(Handle::SELF_RAM, Handle::NONE, 0, portal::RENDEZVOUS)?;
-    // SAFETY: every `Serve` of these modules computes, makes kernel calls and uses atomics only.
-    let worker = unsafe { Worker::start(Box::leak(Box::new(server)), Vectors::None, HANG_NS, HANGS) }?;
-    worker.lead(portal)?;
-    core::mem::forget(worker);
-    Ok(portal)
 }
 
 /// The component.

@@ -11,9 +11,8 @@ use runtime::Start;
 use semaphore::{Count, KernelSemaphore, Semaphore};
 
 use super::NAME;
+use crate::parts::Lines;
 
-const LINE_BYTES: u64 = 64;
-const WORD_BYTES: u64 = 8;
 const CORES_MAX: u64 = 64;
 const PRESENT: u64 = 0;
 const ARRIVED: u64 = 1;
@@ -29,7 +28,7 @@ const LINES: u64 = ANSWERED + CORES_MAX;
 /// A core's view of it.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
-    address: u64,
+    lines: Lines,
     pub(super) core: u64,
     pub(super) cores: u64,
 }
@@ -37,17 +36,14 @@ pub(super) struct Room {
 impl Room {
     /// `None`: the description gives no region for so many cores.
     pub(super) fn of(start: &Start) -> Option<Room> {
-        let region = start.region(NAME).filter(|region| region.bytes >= LINES * LINE_BYTES)?;
-        let room = Room { address: region.address, core: start.core().into(), cores: start.cores().into() };
+        let lines = Lines::of(&start.region(NAME)?, LINES)?;
+        let room = Room { lines, core: start.core().into(), cores: start.cores().into() };
         (room.cores <= CORES_MAX).then_some(room)
     }
 
     /// A word of a line.
     pub(super) fn word(&self, line: u64, word: u64) -> &'static AtomicU64 {
-        debug_assert!(line < LINES && word < LINE_BYTES / WORD_BYTES);
-        // SAFETY: `of` checked that the region has these lines; it is mapped for the component's
-        // life and used as atomics only.
-        unsafe { &*((self.address + line * LINE_BYTES + word * WORD_BYTES) as *const AtomicU64) }
+        self.lines.word(line, word)
     }
 
     /// The first word of a line.

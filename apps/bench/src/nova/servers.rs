@@ -17,8 +17,9 @@ use core::sync::atomic::Ordering;
 use runtime::{Serve, Start};
 use semaphore::Semaphore;
 
+use super::number;
 use super::room::{ANSWERED, ASKED, Barrier, Gate, Room, STUDY, Shared, semaphores};
-use super::{number, serve};
+use crate::parts::serve;
 use crate::sample::{Stopwatch, look, work};
 
 /// Requests of a client: some unmeasured ones first.

@@ -81,9 +81,8 @@ pub fn command(cpus: u32, turn: u64, json: Option<&Path>) -> Result<()> {
 fn print_amdahl(measured: &servers::Servers) {
     println!("figure 1, speed-up by processors (by Amdahl's law, nothing is measured)");
     for parallel in AMDAHL {
-        let all: Vec<_> =
-            [2, 4, 8, 16].map(|count| format!("{:.2} at {count}", amdahl(parallel, count))).into_iter().collect();
-        println!("  {:.0} % parallel: {}, at most {:.0}", parallel * 100.0, all.join(", "), 1.0 / (1.0 - parallel));
+        let all = [2, 4, 8, 16].map(|count| format!("{:.2} at {count}", amdahl(parallel, count))).join(", ");
+        println!("  {:.0} % parallel: {all}, at most {:.0}", parallel * 100.0, 1.0 / (1.0 - parallel));
     }
     println!("  measured, the same clients as below, by workers and beside what Amdahl's law gives for them");
     for scaling in measured.scaling() {
