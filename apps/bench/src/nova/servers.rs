@@ -23,18 +23,17 @@ use crate::parts::serve;
 use crate::sample::{Stopwatch, look, work};
 
 /// Requests of a client: some unmeasured ones first.
-const WARM_UP: u64 = 8;
-const REQUESTS: u64 = 32;
+const WARM_UP: u64 = 6;
+const REQUESTS: u64 = 24;
 /// Word of the command line: cycles of a call to another core, by which the servers' costs are
 /// reckoned.
 const CROSS: &str = "nova.cross=";
 const CROSS_CYCLES: u64 = 6_000;
 /// What a server costs, in per cent of that, and how much of it can be done in parallel.
 const COSTS: [u64; 3] = [400, 50, 30];
-const PARALLEL: [u64; 6] = [0, 20, 40, 60, 80, 100];
-/// Of these over the number of clients.
-const SCALING_COST: u64 = 400;
-const SCALING: [u64; 3] = [50, 80, 95];
+const PARALLEL: [u64; 7] = [0, 20, 40, 60, 80, 95, 100];
+/// By so many clients, as far as there are cores for them: at most the paper's.
+const CLIENTS: [u64; 4] = [1, 2, 4, 7];
 /// Servers behind the first, at most, and the parallel part of each.
 const BEHIND_MAX: u64 = 2;
 const BEHIND_COST: u64 = 50;
@@ -210,20 +209,14 @@ impl Study {
         let clients = clients(&self.exchange.room);
         self.row("nova/cross-call", 1, Request::single(0)).await;
         self.row("nova/local-call", 1, Request::by_worker(0, 0)).await;
-        for cost in COSTS {
-            let cycles = cross * cost / 100;
-            self.row(&format!("nova/{cost}/single"), clients, Request::single(cycles)).await;
-            for percent in PARALLEL {
-                let request = Request::by_worker(cycles, percent);
-                self.row(&format!("nova/{cost}/workers/{percent}"), clients, request).await;
-            }
-        }
-        let cycles = cross * SCALING_COST / 100;
-        for count in [1, 2, 4, 7].into_iter().filter(|count| *count <= clients) {
-            self.row(&format!("nova/clients/{count}/single"), count, Request::single(cycles)).await;
-            for percent in SCALING {
-                let request = Request::by_worker(cycles, percent);
-                self.row(&format!("nova/clients/{count}/workers/{percent}"), count, request).await;
+        for count in CLIENTS.into_iter().filter(|count| *count <= clients) {
+            for cost in COSTS {
+                let cycles = cross * cost / 100;
+                self.row(&format!("nova/{count}/{cost}/single"), count, Request::single(cycles)).await;
+                for percent in PARALLEL {
+                    let request = Request::by_worker(cycles, percent);
+                    self.row(&format!("nova/{count}/{cost}/workers/{percent}"), count, request).await;
+                }
             }
         }
         let cycles = cross * BEHIND_COST / 100;

@@ -98,19 +98,21 @@ fn print_amdahl(measured: &servers::Servers) {
 }
 
 fn print_servers(measured: &servers::Servers) {
-    let clients = measured.clients();
     println!(
-        "figure 4, {clients} clients, modelled cycles: a call to another core takes {:.0}, to a worker {:.0}",
+        "figure 4, modelled cycles: a call to another core takes {:.0}, to a worker {:.0}",
         measured.cross, measured.local
     );
-    for curve in measured.curves() {
-        let points: Vec<_> =
-            curve.points.iter().map(|(percent, speed_up)| format!("{speed_up:.2} at {percent} %")).collect();
-        let even = match curve.break_even() {
-            Some(percent) => format!("workers are faster from {percent:.0} % on"),
-            None => "they do not meet".into(),
-        };
-        println!("  server costs {} %: speed-up by workers {}; {even}", curve.cost, points.join(", "));
+    for count in measured.counts() {
+        println!("  clients: {count}");
+        for curve in measured.curves(count) {
+            let points = curve.points.iter().map(|(percent, speed_up)| format!("{speed_up:.2} at {percent} %"));
+            let even = match curve.break_even() {
+                Some(percent) => format!("workers are faster from {percent:.0} % on"),
+                None => "the curves do not cross".into(),
+            };
+            let points = points.collect::<Vec<_>>().join(", ");
+            println!("    server costs {} %: speed-up by workers {points}; {even}", curve.cost);
+        }
     }
     println!(
         "  the paper's: even near 20 % where the server costs 50 %; a single thread only wins where little is serial"
@@ -141,7 +143,7 @@ fn figure_1(measured: &servers::Servers) -> Result<String> {
 fn figure_4(measured: &servers::Servers) -> Result<String> {
     let even = [(0.0, 1.0), (100.0, 1.0)];
     let mut curves = vec![Curve::dashed("even".into(), even.into_iter())];
-    for curve in measured.curves() {
+    for curve in measured.curves(measured.counts().max().unwrap_or(1)) {
         let points = curve.points.iter().map(|&(percent, speed_up)| (f64::from(percent), speed_up));
         curves.push(Curve::solid(format!("server costs {} % of a call to another core", curve.cost), points));
     }

@@ -19,10 +19,11 @@ pub const NO_CLIENTS: u32 = 2;
 const CROSS_WORD: &str = "nova.cross=";
 const CROSS_CYCLES: f64 = 6_000.0;
 pub const COSTS: [u32; 3] = [400, 50, 30];
-const PARALLEL: [u32; 6] = [0, 20, 40, 60, 80, 100];
-const SCALING_COST: u32 = 400;
-const SCALING: [u32; 3] = [50, 80, 95];
+const PARALLEL: [u32; 7] = [0, 20, 40, 60, 80, 95, 100];
 const CLIENTS: [u32; 4] = [1, 2, 4, 7];
+/// Of these over the number of clients.
+const SCALING_COST: u32 = 400;
+const SCALING: [u32; 3] = [40, 80, 95];
 pub const BEHIND_COST: u32 = 50;
 const BEHIND_MAX: u32 = 2;
 const LIMIT: Duration = Duration::from_secs(300);
@@ -76,11 +77,18 @@ impl Servers {
         Some(row.elapsed as f64 / row.operations as f64)
     }
 
-    /// Of each cost the speed-up by workers.
-    pub fn curves(&self) -> Vec<SpeedUps> {
+    /// The numbers of clients that were measured.
+    pub fn counts(&self) -> impl Iterator<Item = u32> {
+        let clients = self.clients();
+        CLIENTS.into_iter().filter(move |count| *count <= clients)
+    }
+
+    /// Of each cost the speed-up by workers, by so many clients.
+    pub fn curves(&self, clients: u32) -> Vec<SpeedUps> {
         let points = |cost: u32| {
-            let single = self.cycles(&format!("{cost}/single"))?;
-            let point = |percent| Some((percent, single / self.cycles(&format!("{cost}/workers/{percent}"))?));
+            let single = self.cycles(&format!("{clients}/{cost}/single"))?;
+            let point =
+                |percent| Some((percent, single / self.cycles(&format!("{clients}/{cost}/workers/{percent}"))?));
             Some(SpeedUps { cost, points: PARALLEL.into_iter().filter_map(point).collect() })
         };
         COSTS.into_iter().filter_map(points).collect()
@@ -90,18 +98,18 @@ impl Servers {
     /// it, which is what a request takes all in all where the thread never rests.
     pub fn scaling(&self) -> Vec<Scaling> {
         let cost = self.reckoned * f64::from(SCALING_COST) / 100.0;
-        let most = CLIENTS.into_iter().filter(|count| *count <= self.clients()).max().unwrap_or(1);
-        let busy = self.cycles(&format!("clients/{most}/single")).map(|cycles| cycles / f64::from(most));
+        let most = self.counts().max().unwrap_or(1);
+        let busy = self.cycles(&format!("{most}/{SCALING_COST}/single")).map(|cycles| cycles / f64::from(most));
         let overhead = busy.map_or(0.0, |busy| (busy - cost).max(0.0));
         let scaling = |percent: u32| {
-            let of = |count| self.cycles(&format!("clients/{count}/workers/{percent}"));
+            let of = |count: u32| self.cycles(&format!("{count}/{SCALING_COST}/workers/{percent}"));
             let alone = of(1)?;
             let serial = cost * f64::from(100 - percent) / 100.0 + overhead;
             let point = |count| Some((count, f64::from(count) * alone / of(count)?));
             Some(Scaling {
                 name: format!("{percent} % of the server by workers"),
                 parallel: 1.0 - serial / alone,
-                points: CLIENTS.into_iter().filter_map(point).collect(),
+                points: self.counts().filter_map(point).collect(),
             })
         };
         SCALING.into_iter().filter_map(scaling).collect()
@@ -159,8 +167,8 @@ mod tests {
 
     #[test]
     fn workers_are_faster_from_where_the_curve_crosses_one() {
-        let all = servers(&[("50/single", 1000), ("50/workers/0", 1250), ("50/workers/20", 800)]);
-        let [curve] = &all.curves()[..] else { panic!() };
+        let all = servers(&[("2/50/single", 1000), ("2/50/workers/0", 1250), ("2/50/workers/20", 800)]);
+        let [curve] = &all.curves(2)[..] else { panic!() };
         assert_eq!((curve.cost, curve.points.as_slice()), (50, [(0, 0.8), (20, 1.25)].as_slice()));
         assert!((curve.break_even().unwrap() - 20.0 * 0.2 / 0.45).abs() < 1e-9);
         let never = SpeedUps { cost: 30, points: vec![(0, 0.5), (100, 0.9)] };
@@ -172,9 +180,9 @@ mod tests {
         let all =
             servers(&[("clients/2/single", 9000), ("clients/1/workers/50", 5000), ("clients/2/workers/50", 8000)]);
         let [scaling] = &all.scaling()[..] else { panic!() };
-        // The thread takes 4500 for a whole request, 500 more than the server's cost; half of the
-        // cost and these 500 of 5000 are serial.
+        // The thread takes 4500 for a whole request, 500 more than the server's cost; 60 % of the
+        // cost and these 500 of 5800 are serial.
         assert!((scaling.parallel - 0.5).abs() < 1e-9, "{}", scaling.parallel);
-        assert_eq!(scaling.points, [(1, 1.0), (2, 1.25)]);
+        assert_eq!(scaling.points, [(1, 1.0), (2, 1.45)]);
     }
 }

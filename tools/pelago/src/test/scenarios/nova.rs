@@ -3,7 +3,8 @@
 //! of another's that it helps, and for nothing else; over cores workers beat one thread as soon as
 //! a part of the server is parallel.
 
-use crate::bench::nova::{accounting, amdahl, servers, told};
+use crate::bench::nova::servers::{self, SpeedUps};
+use crate::bench::nova::{accounting, amdahl, told};
 use crate::bench::plugin::Plugin;
 use crate::image::machine_type::MachineType;
 use crate::test::scenario::{Bench, Scenario, with_console};
@@ -23,11 +24,8 @@ const HELPED: std::ops::RangeInclusive<f64> = 1.75..=2.4;
 /// Of those who paid more than their request, how many fall into each quarter of a second one at
 /// least. In the first are the timer's interrupts too.
 const QUARTER_MIN: f64 = 0.06;
-/// By workers on seven cores, where all of the server is parallel.
-const SPEED_UP_MIN: f64 = 1.5;
-/// Part of the server from which workers are faster, at most, in per cent (the paper: 20 where the
-/// server costs half of a call to another core).
-const EVEN_MAX: f64 = 50.0;
+/// Speed-up by workers that do nothing in parallel.
+const FOR_NOTHING_MAX: f64 = 1.02;
 /// Measured speed-ups, in parts of Amdahl's.
 const OF_AMDAHL: std::ops::RangeInclusive<f64> = 0.6..=1.1;
 /// How far the two schemes' throughputs may be apart.
@@ -84,15 +82,15 @@ fn bills(bench: &Bench) -> Result<()> {
 /// Figures 1 and 4, and servers behind the server, in modelled cycles.
 fn over_cores(bench: &Bench, cpus: u32) -> Result<()> {
     let measured = servers::measure_fitted(bench, &Plugin::prepare()?, cpus, TURN)?;
-    let curves = measured.curves();
-    ensure!(curves.len() == servers::COSTS.len(), "{} curves", curves.len());
-    for curve in &curves {
-        let first = curve.points.first().map_or(0.0, |point| point.1);
-        let last = curve.points.last().map_or(0.0, |point| point.1);
-        ensure!(first < 1.0, "workers for nothing are {first:.2} times as fast: {:?}", curve.points);
-        ensure!(last > SPEED_UP_MIN, "a parallel server is {last:.2} times as fast by workers: {:?}", curve.points);
-        let even = curve.break_even().with_context(|| format!("they do not meet: {:?}", curve.points))?;
-        ensure!(even < EVEN_MAX, "at {} % workers are faster from {even:.0} % on", curve.cost);
+    for clients in measured.counts() {
+        let curves = measured.curves(clients);
+        ensure!(curves.len() == servers::COSTS.len(), "{} curves of {clients} clients", curves.len());
+        for SpeedUps { cost, points } in &curves {
+            let [first, last] = [points.first(), points.last()].map(|point| point.map_or(0.0, |point| point.1));
+            let least = speed_up_min(*cost, clients);
+            ensure!(first < FOR_NOTHING_MAX, "{clients} clients, {cost} %: workers for nothing are faster: {points:?}");
+            ensure!(last > least, "{clients} clients, {cost} %: of all the server {last:.2}, not {least}: {points:?}");
+        }
     }
     for scaling in measured.scaling() {
         for (clients, speed_up) in scaling.points {
@@ -109,4 +107,10 @@ fn over_cores(bench: &Bench, cpus: u32) -> Result<()> {
         ensure!(workers < single / 2.0, "behind workers it adds {workers:.0}, behind one thread {single:.0}");
     }
     Ok(())
+}
+
+/// By workers who do all of the server, and so call no other core.
+fn speed_up_min(cost: u32, clients: u32) -> f64 {
+    let of_one = if cost > 100 { 1.1 } else { 2.0 };
+    if clients > 2 { of_one * f64::from(clients) / 2.0 } else { of_one }
 }
