@@ -134,8 +134,8 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn core(&self, core: u32) -> Result<Option<CoreLine>, SupervisorError>;
 
-    /// Where a core's time went; `None` for one without a monitor, which keeps no books. `NotFound`:
-    /// no such core.
+    /// Where a core's time went; `None` for one without a monitor, which keeps no books.
+    /// `NotFound`: no such core.
     #[op(repeatable)]
     async fn core_time(&self, core: u32) -> Result<Option<CoreTime>, SupervisorError>;
 

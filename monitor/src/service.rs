@@ -452,6 +452,16 @@ impl Shared {
     fn is_here(&self, core: u32) -> bool {
         core == self.0.core
     }
+
+    /// Asks this monitor or that of another core, whichever has the core.
+    async fn of_core<T, F: Future<Output = Result<T, CallError<MonitorError>>>>(
+        &self,
+        core: u32,
+        here: impl FnOnce(&mut Registry<KernelCalls>) -> Result<T, MonitorError>,
+        there: impl FnOnce(MonitorClient) -> F,
+    ) -> Result<T, MonitorError> {
+        if self.is_here(core) { here(&mut self.0.registry.borrow_mut()) } else { self.0.remote_core(core, there).await }
+    }
 }
 
 impl MonitorServer for Shared {
@@ -463,11 +473,11 @@ impl MonitorServer for Shared {
     }
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            self.0.registry.borrow_mut().close(id);
-            return Ok(());
-        }
-        self.0.remote_core(core, |monitor| monitor.close(core, id)).await
+        let close = |here: &mut Registry<KernelCalls>| {
+            here.close(id);
+            Ok(())
+        };
+        self.of_core(core, close, |there| there.close(core, id)).await
     }
 
     async fn announce(&self, _: &Peer, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError> {
@@ -553,24 +563,15 @@ impl MonitorServer for Shared {
     }
 
     async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            return self.0.registry.borrow_mut().kill(domain, status);
-        }
-        self.0.remote_core(core, |monitor| monitor.kill(core, domain, status)).await
+        self.of_core(core, |here| here.kill(domain, status), |there| there.kill(core, domain, status)).await
     }
 
     async fn begin_turns(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            return self.0.registry.borrow_mut().begin_turns(domain);
-        }
-        self.0.remote_core(core, |monitor| monitor.begin_turns(core, domain)).await
+        self.of_core(core, |here| here.begin_turns(domain), |there| there.begin_turns(core, domain)).await
     }
 
     async fn discard(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            return self.0.registry.borrow_mut().discard(domain);
-        }
-        self.0.remote_core(core, |monitor| monitor.discard(core, domain)).await
+        self.of_core(core, |here| here.discard(domain), |there| there.discard(core, domain)).await
     }
 
     async fn inject_fault(
@@ -616,24 +617,15 @@ impl MonitorServer for Shared {
     }
 
     async fn domain(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
-        if self.is_here(core) {
-            return Ok(self.0.registry.borrow_mut().line(from));
-        }
-        self.0.remote_core(core, |monitor| monitor.domain(core, from)).await
+        self.of_core(core, |here| Ok(here.line(from)), |there| there.domain(core, from)).await
     }
 
     async fn ledger(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<LedgerLine>, MonitorError> {
-        if self.is_here(core) {
-            return Ok(self.0.registry.borrow_mut().ledger(from));
-        }
-        self.0.remote_core(core, |monitor| monitor.ledger(core, from)).await
+        self.of_core(core, |here| Ok(here.ledger(from)), |there| there.ledger(core, from)).await
     }
 
     async fn core_time(&self, _: &Peer, core: u32) -> Result<CoreTime, MonitorError> {
-        if self.is_here(core) {
-            return self.0.registry.borrow_mut().core_time();
-        }
-        self.0.remote_core(core, |monitor| monitor.core_time(core)).await
+        self.of_core(core, |here| here.core_time(), |there| there.core_time(core)).await
     }
 
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
@@ -645,17 +637,12 @@ impl MonitorServer for Shared {
     }
 
     async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {
-        if self.is_here(core) {
-            return self.0.registry.borrow_mut().memory();
-        }
-        self.0.remote_core(core, |monitor| monitor.memory(core)).await
+        self.of_core(core, |here| here.memory(), |there| there.memory(core)).await
     }
 
     async fn objects(&self, _: &Peer, core: u32) -> Result<Vec<u64>, MonitorError> {
-        if self.is_here(core) {
-            return ObjectType::ALL.iter().map(|(of, _)| kernel(sys::object_count(*of))).collect();
-        }
-        self.0.remote_core(core, |monitor| monitor.objects(core)).await
+        let count = |(of, _): &(ObjectType, _)| kernel(sys::object_count(*of));
+        self.of_core(core, |_| ObjectType::ALL.iter().map(count).collect(), |there| there.objects(core)).await
     }
 
     async fn core_use(&self, _: &Peer, core: u32) -> Result<CoreUse, MonitorError> {

@@ -14,6 +14,9 @@ use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Paid, Place
 
 use crate::{Facts, Machine, Registers, Registry, Stall};
 
+/// Of a ledger: the payer, its domain, and what it paid.
+type Row = (u64, u64, u64);
+
 #[derive(Default)]
 struct Fake {
     last: u64,
@@ -25,8 +28,8 @@ struct Fake {
     notified: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
-    /// How long each domain ran, and who paid: scheduling context, its domain, and what it paid.
-    ledgers: BTreeMap<u64, (u64, Vec<(u64, u64, u64)>)>,
+    /// How long each domain ran, and who paid.
+    ledgers: BTreeMap<u64, (u64, Vec<Row>)>,
     /// Those that ended by themselves, and their status.
     exits: BTreeMap<u64, u64>,
     started: BTreeSet<u64>,

@@ -2,7 +2,9 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, gang, layouts, load, nova, ping, portal, revoke, sample, signals, spaces, threads};
+use bench_core::{
+    calls, echo, faults, gang, layouts, load, nova, ping, portal, revoke, sample, signals, spaces, threads,
+};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.

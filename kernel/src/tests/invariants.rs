@@ -182,8 +182,8 @@ impl Check<'_> {
         assert!(seen <= used, "{seen} pages are seen of an account that says {used}");
     }
 
-    /// The bits of its share are those of its slots; its contexts live; nobody paid for more than it
-    /// ran.
+    /// The bits of its share are those of its slots; its contexts live; nobody paid for more than
+    /// it ran.
     fn domain(&mut self, domain: Ptr<Domain>, kept: Ptr<Domain>) {
         assert!(
             rows(domain).iter().map(|row| row.paid_ns).sum::<u64>() <= domain.cpu_ns.get(),

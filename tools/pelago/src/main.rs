@@ -59,7 +59,8 @@ enum Command {
         #[arg(long, value_name = "PID")]
         run: Option<u32>,
     },
-    /// Show where each core's time went in the running system, and who paid for what each domain ran
+    /// Show where each core's time went in the running system, and who paid for what each domain
+    /// ran
     Acct {
         /// Process id of the `pelago run` meant, if several run
         #[arg(long, value_name = "PID")]

@@ -1,8 +1,8 @@
 //! How many calls are inside a server at once (section 2): as many as cores times workers.
 //!
-//! On each core twice as many clients as workers call, each one of the workers. A call stays inside,
-//! and lets others of its core run, until as many have been inside at once as there should be, or
-//! for a while.
+//! On each core twice as many clients as workers call, each one of the workers. A call stays
+//! inside, and lets others of its core run, until as many have been inside at once as there should
+//! be, or for a while.
 
 use abi::{Error, Handle};
 use alloc::boxed::Box;

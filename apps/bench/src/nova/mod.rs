@@ -4,8 +4,8 @@
 //! One dispatcher per core (`nova-0`, `nova-1`, ...). A word of the kernel's command line says what
 //! they do: `servers` (figures 1 and 4, for the coherence model), `accounting` (figure 5, on one
 //! core whose clock is instructions), `concurrency` (how many calls are inside a server at once).
-//! Client and worker of a core are contexts of one domain, so a call between them changes no address
-//! space. Deliberately unknown here: what the figures should be.
+//! Client and worker of a core are contexts of one domain, so a call between them changes no
+//! address space. Deliberately unknown here: what the figures should be.
 
 mod accounting;
 mod concurrency;

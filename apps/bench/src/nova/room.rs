@@ -1,8 +1,8 @@
 //! Memory of all dispatchers: lines of atomic words, and user semaphores over cores.
 //!
-//! Each word that cores write has a cache line of its own. A core's semaphore is a count in its line
-//! and a kernel semaphore on that core; others reach that by a wake slot, whose number stands in a
-//! line, too (NOVA section 3: `down` and `up` enter the kernel only where somebody sleeps).
+//! Each word that cores write has a cache line of its own. A core's semaphore is a count in its
+//! line and a kernel semaphore on that core; others reach that by a wake slot, whose number stands
+//! in a line, too (NOVA section 3: `down` and `up` enter the kernel only where somebody sleeps).
 
 use abi::{Error, Handle};
 use alloc::vec::Vec;

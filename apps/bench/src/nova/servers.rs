@@ -2,12 +2,12 @@
 //! requests that go through servers behind it.
 //!
 //! Core 0 has the thread that alone does what is serial; clients are on the other cores, but for
-//! the last, which only spins: in the model a core that is awake alone wakes others too late. `single`:
-//! a client asks that thread for all of its request: it writes the request into shared memory,
-//! raises the thread's semaphore and waits at its own. `workers`: a client calls its core's worker
-//! by a portal; the worker does the parallel part in the client's time and asks the thread for the
-//! rest. Either may have servers behind it, each called by the one before and as long as it: those
-//! of the thread on core 0, those of a worker on its core.
+//! the last, which only spins: in the model a core that is awake alone wakes others too late.
+//! `single`: a client asks that thread for all of its request: it writes the request into shared
+//! memory, raises the thread's semaphore and waits at its own. `workers`: a client calls its core's
+//! worker by a portal; the worker does the parallel part in the client's time and asks the thread
+//! for the rest. Either may have servers behind it, each called by the one before and as long as
+//! it: those of the thread on core 0, those of a worker on its core.
 
 use abi::{Error, Handle};
 use alloc::boxed::Box;

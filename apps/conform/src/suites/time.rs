@@ -81,6 +81,11 @@ fn a_callers_bill_has_all_that_was_done_for_it(fixture: &Fixture) -> Outcome {
     }
     let clients_ns = bill_ns(&client)?;
     require!(clients_ns > CALLS * WORK_NS / 2, "the client's bill is {clients_ns} ns");
+    // The domain that ran says the same of who paid.
+    let (_, payer, _) = sys::cap_stat(client.time().ok_or_else(|| Failure::new("without time"))?)?;
+    let mut rows = (0..).map_while(|number| sys::ledger_read(Handle::SELF_DOMAIN, number).ok());
+    let paid_ns = rows.find(|(of, ..)| *of == payer).map_or(0, |(_, _, paid_ns)| paid_ns);
+    require!(paid_ns == clients_ns, "the ledger says {paid_ns} ns of {clients_ns}");
     drop((client, server));
     sys::cap_drop(entrance)?;
     Ok(())

@@ -77,25 +77,7 @@ use crate::test::scenario::Scenario;
 /// Every scenario of every tier.
 pub fn all() -> Vec<Scenario> {
     let tiers = [
-        boot::scenarios(),
-        bochs::scenarios(),
-        cores::scenarios(),
-        crypto::scenarios(),
-        crypto_calls::scenarios(),
-        shares::scenarios(),
-        layouts::scenarios(),
-        host_stress::scenarios(),
-        mutants::scenarios(),
-        ext4::scenarios(),
-        usage_errors::scenarios(),
-        objects::scenarios(),
-        fuzz::scenarios(),
-        counts::scenarios(),
-        multicore_program::scenarios(),
-        nova::scenarios(),
-        disk::scenarios(),
-        disk_calls::scenarios(),
-        acct::scenarios(),
+        lower_tiers(),
         programs::scenarios(),
         files::scenarios(),
         volume::scenarios(),
@@ -147,6 +129,32 @@ pub fn all() -> Vec<Scenario> {
         open_connections::scenarios(),
         bench::scenarios(),
         power_cut::scenarios(),
+    ];
+    tiers.into_iter().flatten().collect()
+}
+
+/// Those of the kernel and of components: tiers 0 to 2.
+fn lower_tiers() -> Vec<Scenario> {
+    let tiers = [
+        boot::scenarios(),
+        bochs::scenarios(),
+        cores::scenarios(),
+        crypto::scenarios(),
+        crypto_calls::scenarios(),
+        shares::scenarios(),
+        layouts::scenarios(),
+        host_stress::scenarios(),
+        mutants::scenarios(),
+        ext4::scenarios(),
+        usage_errors::scenarios(),
+        objects::scenarios(),
+        fuzz::scenarios(),
+        counts::scenarios(),
+        multicore_program::scenarios(),
+        nova::scenarios(),
+        disk::scenarios(),
+        disk_calls::scenarios(),
+        acct::scenarios(),
     ];
     tiers.into_iter().flatten().collect()
 }
