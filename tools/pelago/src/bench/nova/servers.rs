@@ -177,8 +177,7 @@ mod tests {
 
     #[test]
     fn what_the_thread_does_for_a_request_is_its_serial_part() {
-        let all =
-            servers(&[("clients/2/single", 9000), ("clients/1/workers/50", 5000), ("clients/2/workers/50", 8000)]);
+        let all = servers(&[("2/400/single", 9000), ("1/400/workers/40", 5800), ("2/400/workers/40", 8000)]);
         let [scaling] = &all.scaling()[..] else { panic!() };
         // The thread takes 4500 for a whole request, 500 more than the server's cost; 60 % of the
         // cost and these 500 of 5800 are serial.
