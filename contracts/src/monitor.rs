@@ -137,7 +137,7 @@ pub struct LedgerLine {
     pub name: String,
     /// All that it ran; what `paid` lacks of it was paid by others.
     pub cpu_ns: u64,
-    /// By the payer's id.
+    /// As the ledger has them.
     pub paid: Vec<Paid>,
 }
 

@@ -4,7 +4,6 @@
 //! then on, never twice and never not at all; so the sum of a core's time is all of it, but for
 //! domains that others than the monitor made (programs that test the kernel).
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -42,14 +41,10 @@ impl<M: Machine> Registry<M> {
             let (id, domain) = self.domains.range(from..).next()?;
             (*id, domain.parts.domain, domain.plan.name.clone())
         };
-        let mut paid = BTreeMap::new();
-        // Rows change their places as the domain runs: what one pass missed the other finds.
-        for _ in 0..2 {
-            let rows = (0..).map_while(|number| self.machine.ledger(handle, number).ok());
-            paid.extend(rows.map(|(payer, client, paid_ns)| (payer, Paid { payer, client, paid_ns })));
-        }
+        let rows = (0..PAID_MAX).map_while(|number| self.machine.ledger(handle, number as u64).ok());
+        let paid = rows.map(|(payer, client, paid_ns)| Paid { payer, client, paid_ns }).collect();
         // Last, so that it is no less than what was paid.
         let cpu_ns = self.machine.state(handle).unwrap_or_default().cpu_ns;
-        Some(LedgerLine { domain, name, cpu_ns, paid: paid.into_values().take(PAID_MAX).collect() })
+        Some(LedgerLine { domain, name, cpu_ns, paid })
     }
 }

@@ -286,9 +286,8 @@ macro_rules! for_each_call {
 /// Tells what one payer paid of a domain's time, in nanoseconds, up to when the domain ran last or
 /// `DomainState` was asked. A payer is a scheduling context, named by its object id; `client` is
 /// the id of the domain whose context that belonged to, which is another than `domain` if it called
-/// a portal, and 0 if that context had ended. Rows are numbered from 0, whose payer the domain ran
-/// on last, by when it ran on each; so the numbers change as it runs. There are 16: a payer without
-/// one gets that of who ran the domain longest ago. What is in no row is the rest of
+/// a portal, and 0 if that context had ended. Rows are numbered from 0. There are 16: a payer
+/// without one gets that of who paid least. What is in no row is the rest of
 /// `DomainState::cpu_ns`. May be asked of a domain that has ended.
 48 fn ledger_read = LedgerRead [] (domain: Cap<Domain, READ>, number: Value)
     -> (payer: Value, client: Value, paid_ns: Value)

@@ -9,7 +9,7 @@ use crate::objects::{Domain, Ptr};
 use crate::scheduler::ledger::{ROWS, Row};
 use abi::{Call, Error, Handle};
 
-/// A domain's rows, that of who ran it last first.
+/// A domain's rows.
 pub(super) fn rows(domain: Ptr<Domain>) -> Vec<Row> {
     (0..).map_while(|number| domain.ledger.row(number)).collect()
 }
@@ -83,7 +83,7 @@ fn rows_idle_time_and_the_kernels_are_all_the_time_there_was() {
 }
 
 #[test]
-fn a_payer_without_a_row_gets_that_of_who_ran_longest_ago() {
+fn a_payer_without_a_row_gets_that_of_who_paid_least() {
     hardware::set_clock(0);
     let mut world = World::new(2000);
     let parties: [Party; ROWS + 3] = core::array::from_fn(|_| {
@@ -96,15 +96,20 @@ fn a_payer_without_a_row_gets_that_of_who_ran_longest_ago() {
         server.domain.ledger.add(client.time, 100);
     }
     assert_eq!(server.rows().len(), ROWS);
-    // The first runs once more, so the second is who ran longest ago; then the third.
     server.domain.ledger.add(clients[0].time, 11);
+    server.domain.ledger.add(clients[3].time, 1);
+    // The second paid least, and has the first place of those that paid as much; then who came
+    // for it.
     server.domain.ledger.add(clients[ROWS].time, 7);
     server.domain.ledger.add(clients[ROWS + 1].time, 8);
     let paid = |client: &Party| server.paid_by(client);
-    assert_eq!([0, 1, 2, 3, ROWS - 1, ROWS, ROWS + 1].map(|index| paid(&clients[index])), [111, 0, 0, 100, 100, 7, 8]);
+    assert_eq!(
+        [0, 1, 2, 3, ROWS - 1, ROWS, ROWS + 1].map(|index| paid(&clients[index])),
+        [111, 0, 100, 101, 100, 0, 8]
+    );
     let ids: Vec<u64> = server.rows().iter().map(|row| row.payer).collect();
-    let order = [ROWS + 1, ROWS, 0].into_iter().chain((3..ROWS).rev());
-    assert_eq!(ids, order.map(|index| clients[index].time.header().id()).collect::<Vec<_>>(), "by when they ran");
+    let order = [0, ROWS + 1].into_iter().chain(2..ROWS);
+    assert_eq!(ids, order.map(|index| clients[index].time.header().id()).collect::<Vec<_>>(), "they keep their places");
     world.end(parties);
 }
 

@@ -54,7 +54,7 @@ mod tests {
         ("linux/proxy/src/table.rs", "441 \"epoll_pwait2\" absent;"),
         ("linux/proxy/src/bare/poll.rs", "let deadline_ns = milliseconds(timeout_ms);"),
         ("abi/src/call/rows.rs", "12 fn cap_revoke = CapRevoke"),
-        ("kernel/src/calls/capability.rs", "pub(super) fn cap_stat(_: &Kernel, request: &Request, call: CapStat)"),
+        ("kernel/src/calls/capability.rs", "pub(super) fn cap_stat(_: &Kernel, request: Request, call: CapStat)"),
         ("kernel/src/calls/mod.rs", "fn retry<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome"),
         ("apps/fuzz/src/target.rs", "const ECHOES: [Call; 6]"),
         ("kernel/src/tests/rights.rs", "use super::World;"),
