@@ -26,26 +26,29 @@ pub struct Row {
 /// Who paid for a domain's time; nobody yet.
 #[derive(Default)]
 pub struct Ledger {
+    /// The row of who ran it last. Its own place has what it was when it became that.
+    current: Cell<Row>,
+    /// That place.
+    place: Cell<usize>,
     rows: [Cell<Row>; ROWS],
-    /// The row of who ran it last.
-    last: Cell<usize>,
 }
 
 impl Ledger {
     /// Books time that the domain ran on that of `payer`.
     #[inline(always)]
     pub(crate) fn add(&self, payer: Ptr<Schedule>, elapsed_ns: u64) {
-        if self.rows[self.last.get() % ROWS].get().payer != payer.header().id() {
-            self.find(payer);
+        if self.current.get().payer != payer.header().id() {
+            self.switch(payer);
         }
-        let last = &self.rows[self.last.get() % ROWS];
-        last.set(Row { paid_ns: last.get().paid_ns.wrapping_add(elapsed_ns), ..last.get() });
+        let row = self.current.get();
+        self.current.set(Row { paid_ns: row.paid_ns.wrapping_add(elapsed_ns), ..row });
     }
 
-    /// Makes the row of `payer` the last one. If it has none it gets a free one, or that of who
+    /// Makes the row of `payer` the current one. If it has none it gets a free one, or that of who
     /// paid least.
     #[inline(never)]
-    fn find(&self, payer: Ptr<Schedule>) {
+    fn switch(&self, payer: Ptr<Schedule>) {
+        self.rows[self.place.get()].set(self.current.get());
         let id = payer.header().id();
         let place = self.rows.iter().position(|row| row.get().payer == id).unwrap_or_else(|| {
             let client = payer.context.get().map_or(0, |context| context.domain().header().id());
@@ -53,11 +56,14 @@ impl Ledger {
             self.rows[least].set(Row { payer: id, client, paid_ns: 0 });
             least
         });
-        self.last.set(place);
+        self.place.set(place);
+        self.current.set(self.rows[place].get());
     }
 
     /// The row with that number, if it is not free.
     pub fn row(&self, number: u64) -> Option<Row> {
-        self.rows.get(number as usize).map(Cell::get).filter(|row| row.payer != 0)
+        let row = self.rows.get(number as usize)?;
+        let row = if number as usize == self.place.get() { &self.current } else { row };
+        Some(row.get()).filter(|row| row.payer != 0)
     }
 }
