@@ -55,7 +55,7 @@ mod tests {
         ("linux/proxy/src/bare/poll.rs", "let deadline_ns = milliseconds(timeout_ms);"),
         ("abi/src/call/rows.rs", "12 fn cap_revoke = CapRevoke"),
         ("kernel/src/calls/capability.rs", "pub(super) fn cap_stat(_: &Kernel, request: Request, call: CapStat)"),
-        ("kernel/src/calls/mod.rs", "fn retry<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome"),
+        ("kernel/src/calls/mod.rs", "fn retry<const N: usize>(self, changed: [(usize, u64); N]) -> Outcome"),
         ("apps/fuzz/src/target.rs", "const ECHOES: [Call; 6]"),
         ("kernel/src/tests/rights.rs", "use super::World;"),
         ("tools/pelago/src/test/scenarios/rare_calls.c", "return all_checked();"),
