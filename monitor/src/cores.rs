@@ -13,7 +13,7 @@ use core::cell::RefCell;
 use abi::Error;
 use channel::Memory;
 use contracts::monitor::{MonitorClient, MonitorError, MonitorEvent};
-use contracts::spawn::DomainId;
+use contracts::spawn::{Death, DomainId};
 use monitor_core::{Dead, LostCores};
 use runtime::{TaskId, now_ns};
 
@@ -188,6 +188,24 @@ impl Service {
         let halted = self.cores_changed.until(|| link.is_halted().then_some(()));
         let halted = runtime::timeout(CHANGE_LIMIT_NS, halted).await;
         halted.map_err(|_| log_failed(&format!("core {core} does not halt in time")))
+    }
+
+    /// How a component of another core ended last, by what its monitor says and by what was heard
+    /// before. If that monitor does not answer, and the component lived as far as is known, nobody
+    /// knows.
+    pub(crate) fn last_end_elsewhere(
+        &self,
+        core: u32,
+        name: &str,
+        asked: Result<Option<(u64, Death)>, MonitorError>,
+    ) -> Result<Option<(u64, Death)>, MonitorError> {
+        let known = self.ends.borrow().get(name).copied();
+        let is_it = |(domain, it): (&DomainId, &Dead)| (*domain >> 48) as u32 == core && it.name == name;
+        match asked {
+            Ok(said) => Ok(said.into_iter().chain(known).max_by_key(|(generation, _)| *generation)),
+            Err(_) if known.is_some() && !self.elsewhere.borrow().iter().any(is_it) => Ok(known),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -378,24 +378,6 @@ impl Service {
         }
     }
 
-    /// How a component of another core ended last, by what its monitor says and by what was heard
-    /// before. If that monitor does not answer, and the component lived as far as is known, nobody
-    /// knows.
-    fn last_end_elsewhere(
-        &self,
-        core: u32,
-        name: &str,
-        asked: Result<Option<(u64, Death)>, MonitorError>,
-    ) -> Result<Option<(u64, Death)>, MonitorError> {
-        let known = self.ends.borrow().get(name).copied();
-        let is_it = |(domain, it): (&DomainId, &Dead)| (*domain >> 48) as u32 == core && it.name == name;
-        match asked {
-            Ok(said) => Ok(said.into_iter().chain(known).max_by_key(|(generation, _)| *generation)),
-            Err(_) if known.is_some() && !self.elsewhere.borrow().iter().any(is_it) => Ok(known),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Brings a component a channel.
     async fn connect(&self, to: DomainId, wired: Wired) -> Result<(), MonitorError> {
         let contract = wired.contract.clone();
