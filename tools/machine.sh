@@ -488,7 +488,7 @@ redis_sha256=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 # The tests of redis' source, for the nightly scenario that runs them. Nothing of it is compiled.
 ready_redis_source() {
     case " $asked " in
-        *" --nightly "* | *" servers/redis-suite "*) ;;
+        *" --nightly "* | *" redis-suite "*) ;;
         *) return 0 ;;
     esac
     ready_helper tclsh tcl "redis' own tests are not run"

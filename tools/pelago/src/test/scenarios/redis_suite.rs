@@ -254,6 +254,13 @@ mod tests {
         List { left: [("Not here".to_owned(), 2)].into(), ..read(FEW).unwrap() }
     }
 
+    /// By its name or by night.
+    #[test]
+    fn the_shell_fetches_the_source_for_it() {
+        let script = std::fs::read_to_string(place::root().join("tools/machine.sh")).unwrap();
+        assert!(script.contains(&format!("*\" --nightly \"* | *\" {NAME} \"*) ;;")), "{NAME} is not asked for there");
+    }
+
     #[test]
     fn the_list_is_read() {
         let list = read(FEW).unwrap();
