@@ -362,7 +362,10 @@ mod tests {
     use super::*;
     use crate::host::late::late;
     use anyhow::Context;
-    use std::sync::Barrier;
+    use std::sync::{Barrier, Condvar};
+
+    /// So long a scenario waits for the other of its pair.
+    const PAIR_LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn a_whole_name_is_one_scenario() {
@@ -448,19 +451,23 @@ mod tests {
 
     #[test]
     fn pairs_run_before_what_is_alone() {
-        let (barrier, met) = (Arc::new(Barrier::new(AT_ONCE)), Arc::new(Mutex::new(0)));
-        let mut all: Vec<Scenario> = (0..2 * AT_ONCE)
-            .map(|name| {
-                let (barrier, met) = (barrier.clone(), met.clone());
-                let meet = move |_: &Bench| {
-                    barrier.wait();
-                    *met.lock().unwrap() += 1;
-                    Ok(())
-                };
-                Scenario::alone(4, format!("meets/{name}"), meet).in_pairs()
-            })
-            .collect();
-        let last = move |_: &Bench| (*met.lock().unwrap() == 2 * AT_ONCE).then_some(()).context("not all have met");
+        let arrived = Arc::new((Mutex::new(0), Condvar::new()));
+        // Each waits for the other of its pair, and fails if that does not come.
+        let meets = |name: usize| {
+            let arrived = arrived.clone();
+            let meet = move |_: &Bench| {
+                let mut count = arrived.0.lock().unwrap();
+                *count += 1;
+                arrived.1.notify_all();
+                let both = usize::next_multiple_of(*count, AT_ONCE);
+                let (_count, wait) = arrived.1.wait_timeout_while(count, PAIR_LIMIT, |count| *count < both).unwrap();
+                ensure!(!wait.timed_out(), "it is alone");
+                Ok(())
+            };
+            Scenario::alone(4, format!("meets/{name}"), meet).in_pairs()
+        };
+        let mut all: Vec<Scenario> = (0..2 * AT_ONCE).map(meets).collect();
+        let last = move |_: &Bench| (*arrived.0.lock().unwrap() == 2 * AT_ONCE).then_some(()).context("not the last");
         all.insert(0, Scenario::alone(4, "last".into(), last));
         let (bench, progress) = (Bench::new(Testbed::empty().unwrap()), Progress::start());
         let folder = tempfile::tempdir().unwrap();
