@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 use abi::Error;
-use core::sync::atomic::{AtomicI64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// How long after its deadline a sleeper still waits for an `up` that has counted it and not
 /// released it yet.
@@ -54,6 +54,22 @@ impl Count for AtomicI64 {
     #[inline]
     fn replace(&self, old: i64, new: i64, order: Ordering) -> bool {
         self.compare_exchange(old, new, order, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// In a word of memory that cores share: the count's two's complement.
+impl Count for AtomicU64 {
+    #[inline]
+    fn add(&self, change: i64, order: Ordering) -> i64 {
+        self.fetch_add(change as u64, order) as i64
+    }
+    #[inline]
+    fn get(&self) -> i64 {
+        self.load(Ordering::Relaxed) as i64
+    }
+    #[inline]
+    fn replace(&self, old: i64, new: i64, order: Ordering) -> bool {
+        self.compare_exchange(old as u64, new as u64, order, Ordering::Relaxed).is_ok()
     }
 }
 

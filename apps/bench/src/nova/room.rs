@@ -8,7 +8,7 @@ use abi::{Error, Handle};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
-use semaphore::{Count, KernelSemaphore, Semaphore};
+use semaphore::{KernelSemaphore, Semaphore};
 
 use super::NAME;
 use crate::parts::Lines;
@@ -80,21 +80,6 @@ impl Barrier {
     }
 }
 
-/// A count in a shared word.
-pub(super) struct Shared(&'static AtomicU64);
-
-impl Count for Shared {
-    fn add(&self, change: i64, order: Ordering) -> i64 {
-        self.0.fetch_add(change as u64, order) as i64
-    }
-    fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed) as i64
-    }
-    fn replace(&self, old: i64, new: i64, order: Ordering) -> bool {
-        self.0.compare_exchange(old as u64, new as u64, order, Ordering::Relaxed).is_ok()
-    }
-}
-
 /// A kernel semaphore, or the wake slot of one on another core; it is kept for ever.
 pub(super) struct Gate(Handle);
 
@@ -112,7 +97,7 @@ pub(super) fn semaphores(
     start: &Start,
     room: &Room,
     barrier: &mut Barrier,
-) -> Result<Vec<Semaphore<Shared, Gate>>, Error> {
+) -> Result<Vec<Semaphore<&'static AtomicU64, Gate>>, Error> {
     let pcore = start.capability("cores").ok_or(Error::NoRights)?;
     let own = sys::semaphore_alloc(Handle::SELF_RAM, 0)?;
     room.line(SLOTS + room.core).store(sys::wake_slot_alloc(pcore, own, 0)?, Ordering::Release);
@@ -124,6 +109,6 @@ pub(super) fn semaphores(
             sys::wake_slot_import(pcore, Handle::SELF_RAM, core, slot)
         }
     };
-    let made = (0..room.cores).map(|core| Ok(Semaphore::new(Shared(room.line(COUNTS + core)), Gate(gate(core)?))));
+    let made = (0..room.cores).map(|core| Ok(Semaphore::new(room.line(COUNTS + core), Gate(gate(core)?))));
     made.collect()
 }

@@ -13,12 +13,12 @@ use abi::{Error, Handle};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::{Serve, Start};
 use semaphore::Semaphore;
 
 use super::number;
-use super::room::{ANSWERED, ASKED, Barrier, Gate, Room, STUDY, Shared, semaphores};
+use super::room::{ANSWERED, ASKED, Barrier, Gate, Room, STUDY, semaphores};
 use crate::parts::serve;
 use crate::sample::{Stopwatch, look, work};
 
@@ -57,7 +57,7 @@ fn clients(room: &Room) -> u64 {
 /// What one core knows of the others.
 struct Exchange {
     room: Room,
-    semaphores: Vec<Semaphore<Shared, Gate>>,
+    semaphores: Vec<Semaphore<&'static AtomicU64, Gate>>,
     /// The first of the servers behind this core's.
     behind: Handle,
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::layout::counter;
 use abi::{Error, Handle};
 use runtime::{Companion, Semaphore};
-use semaphore::{Count, KernelSemaphore};
+use semaphore::KernelSemaphore;
 
 use crate::table::Words;
 use crate::{Failure, Fixture, Outcome, Partner, refused, require, suite};
@@ -91,21 +91,6 @@ fn a_deadline_passes(fixture: &Fixture) -> Outcome {
     Ok(())
 }
 
-/// A count in a shared word.
-struct Shared<'a>(&'a AtomicU64);
-
-impl Count for Shared<'_> {
-    fn add(&self, change: i64, order: Ordering) -> i64 {
-        self.0.fetch_add(change as u64, order) as i64
-    }
-    fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed) as i64
-    }
-    fn replace(&self, old: i64, new: i64, order: Ordering) -> bool {
-        self.0.compare_exchange(old as u64, new as u64, order, Ordering::Relaxed).is_ok()
-    }
-}
-
 /// A kernel semaphore, or what leads to one of another core, that somebody else drops.
 struct Lent(Handle);
 
@@ -122,7 +107,7 @@ fn a_damaged_count_harms_its_users_only(fixture: &Fixture) -> Outcome {
     let bystander = runtime::semaphore(0)?;
     let count = AtomicU64::new(0);
     let gate = sys::semaphore_alloc(fixture.ram(), 0)?;
-    let damaged = semaphore::Semaphore::new(Shared(&count), Lent(gate));
+    let damaged = semaphore::Semaphore::new(&count, Lent(gate));
     for value in [i64::MIN, i64::MIN + 1, -1_000_000, -1, 0, 1, 1 << 40, i64::MAX] {
         count.store(value as u64, Ordering::Relaxed);
         // Whatever these say, they come back and nothing panics.
@@ -146,7 +131,7 @@ async fn no_up_of_another_core_is_lost(fixture: Rc<Fixture>, partner: Rc<Partner
     let slot = sys::wake_slot_alloc(fixture.pcore()?, gate, 0)?;
     let count = fixture.shared(fixture.core(), COUNT);
     count.store(0, Ordering::Release);
-    let semaphore = semaphore::Semaphore::new(Shared(count), Lent(gate));
+    let semaphore = semaphore::Semaphore::new(count, Lent(gate));
     let mut sleeps = 0;
     for round in 0..ROUNDS {
         let answer = partner.act("user_semaphore/come_up", [fixture.core(), slot, UPS, round]);
@@ -176,7 +161,7 @@ async fn no_up_of_another_core_is_lost(fixture: Rc<Fixture>, partner: Rc<Partner
 
 fn come_up(fixture: &Fixture, [core, slot, ups, round]: Words) -> Result<Words, Failure> {
     let remote = sys::wake_slot_import(fixture.pcore()?, fixture.ram(), core, slot)?;
-    let semaphore = semaphore::Semaphore::new(Shared(fixture.shared(core, COUNT)), Lent(remote));
+    let semaphore = semaphore::Semaphore::new(fixture.shared(core, COUNT), Lent(remote));
     let mut chance = round * 2 + 1;
     for _ in 0..ups {
         semaphore.up(1)?;
