@@ -62,6 +62,7 @@ pub fn start_front_worker(front: &'static Front<Shared>, limit_ns: u64, bit: u64
 /// dies it stands where it was until the next call, whose time it takes. This is one, of nothing,
 /// on the component's time; `portal` is the client's.
 pub async fn settle(portal: Handle) {
+    // A worker that hangs is found while we are in line, and this component ends by its watch.
     // Another error: there is no worker.
     while let Err(Error::Timeout | Error::Busy) = sys::portal_call(portal, [0; 4], now_ns().saturating_add(SETTLE_NS)) {
         runtime::sleep(APART_NS).await;

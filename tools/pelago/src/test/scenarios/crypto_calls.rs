@@ -4,8 +4,8 @@
 //!
 //! `crypto-calls/kill`: the same while either server is killed again and again, or its worker goes
 //! in circles. `crypto-calls/client`: the program is killed amid calls, and nothing that they left
-//! under way is written into what its next life has. The volume has no headers: its key goes to the
-//! guest as that of every other does.
+//! under way is written into what its next life has, nor if its worker hangs when it dies. The
+//! volume has no headers: its key goes to the guest as that of every other does.
 
 use super::disk_calls::{self, FOREVER, IMAGE_BYTES};
 use crate::host::place;
@@ -124,6 +124,12 @@ fn kill_client(bench: &Bench) -> Result<()> {
             let reply = guest.control("chaos kill disk-calls", LIMIT)?;
             ensure!(reply.starts_with("ok killed disk-calls"), "{reply}");
         }
+        life(guest, CLIENT_DEATHS + 1)?;
+        // Its worker hangs when it dies.
+        let reply = guest.control("chaos worker crypto then kill disk-calls 20", LIMIT)?;
+        ensure!(reply.starts_with("ok "), "{reply}");
+        let said = life(guest, CLIENT_DEATHS + 2)?;
+        ensure!(said.contains(" 0 bytes"), "beside a hang a call of an earlier life wrote: {said}");
         Ok(())
     })
 }
