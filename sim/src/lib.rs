@@ -11,12 +11,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod broken;
 pub mod cluster;
 pub mod invariants;
 pub mod scenario;
 pub mod simulation;
 pub mod workload;
 
+#[cfg(test)]
+mod tests {
+    mod exhaustive;
+    mod seeds;
+}
+
+pub use broken::{Broken, without};
 pub use cluster::{Action, Cluster, Occurrence};
 pub use scenario::{Failure, Report, run};
 pub use simulation::{Options, Simulation};

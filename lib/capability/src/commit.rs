@@ -20,7 +20,7 @@ use crate::local::Plan;
 use crate::lock::{Lock, Vote};
 use crate::message::{Answer, Claim, Message, Refusal};
 use crate::node::Node;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -92,7 +92,7 @@ impl<P: Protocol> Node<P> {
     /// Votes, unless something sent off from here has yet to land.
     fn try_vote(&mut self, operation: OperationId) {
         let Some(lock) = self.locks.get(operation).copied().filter(|lock| lock.vote == Vote::Draining) else { return };
-        if P::DRAINS && self.outgoing.values().any(|outgoing| lock.extent.contains(outgoing.extent)) {
+        if P::takes(Step::Drain) && self.outgoing.values().any(|outgoing| lock.extent.contains(outgoing.extent)) {
             return;
         }
         let verdict = self.judge(&lock);
@@ -150,7 +150,7 @@ impl<P: Protocol> Node<P> {
         match operation.phase {
             Phase::Own => {
                 operation.phase = Phase::Votes;
-                operation.waiting = if P::PREPARES { others.clone() } else { BTreeSet::new() };
+                operation.waiting = if P::takes(Step::Prepare) { others.clone() } else { BTreeSet::new() };
                 let message = operation.prepare_message(id, settled);
                 others.into_iter().for_each(|node| self.send(node, message.clone()));
                 self.go_on(id);
@@ -178,7 +178,7 @@ impl<P: Protocol> Node<P> {
             (Work::Revoke(slot), Claim::Revoke { capability, .. }) => {
                 assert!(self.table.get(slot).is_some(), "the capability is locked");
                 self.delete_derived(capability);
-                if !P::LOCKS_UNTIL_DONE {
+                if !P::takes(Step::LockUntilDone) {
                     self.locks.remove(id);
                 }
             }
@@ -254,7 +254,10 @@ impl<P: Protocol> Node<P> {
     pub(crate) fn ask_newcomer(&mut self, node: NodeId) {
         let settled = self.settled();
         let me = self.me;
-        let asking = self.operations.iter_mut().filter(|(_, operation)| operation.phase == Phase::Votes && P::PREPARES);
+        let asking = self
+            .operations
+            .iter_mut()
+            .filter(|(_, operation)| operation.phase == Phase::Votes && P::takes(Step::Prepare));
         let asked = asking.map(|(number, operation)| {
             operation.waiting.insert(node);
             operation.prepare_message(OperationId { coordinator: me, number: *number }, settled)

@@ -7,7 +7,7 @@
 use crate::ids::{NodeId, RequestId, Slot};
 use crate::message::{Answer, Message, Refusal};
 use crate::node::Node;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Step};
 use abi::{ObjectType, Rights};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ impl<P: Protocol> Node<P> {
             return Ok(Some(Answer::Done));
         }
         let number = self.next();
-        let waiting = if P::AWAITS_INVALIDATION { others.clone() } else { BTreeSet::new() };
+        let waiting = if P::takes(Step::AwaitInvalidation) { others.clone() } else { BTreeSet::new() };
         self.invalidations.insert(number, Invalidation { waiting, since_ns: self.now_ns, request });
         others.into_iter().for_each(|node| self.send(node, Message::Invalidate(number, object, keep)));
         self.finish_invalidation(number);

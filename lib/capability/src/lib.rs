@@ -46,5 +46,5 @@ mod tests;
 pub use ids::{CapabilityId, Extent, NodeId, ObjectId, OperationId, RequestId, Slot, Stamp};
 pub use message::{Answer, Call, Claim, Effect, Envelope, Event, Message, Refusal};
 pub use node::{Node, RETRY_NS, SUSPECT_NS};
-pub use protocol::{Protocol, Sound};
+pub use protocol::{Protocol, Sound, Step};
 pub use table::{Capability, LINEAGE_MAX, Record, Table, Translation};

@@ -20,7 +20,7 @@ use crate::ids::{NodeId, OperationId};
 use crate::lock::Vote;
 use crate::message::Message;
 use crate::node::Node;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -65,7 +65,7 @@ impl<P: Protocol> Node<P> {
         let of_it = self.locks.iter().filter(|(operation, _)| operation.coordinator == node);
         let (cast, uncast): (Vec<_>, Vec<_>) =
             of_it.map(|(operation, lock)| (operation, lock.vote == Vote::Cast)).partition(|(_, cast)| *cast);
-        for (operation, _) in uncast.into_iter().chain(if P::RESOLVES { Vec::new() } else { cast }) {
+        for (operation, _) in uncast.into_iter().chain(if P::takes(Step::Resolve) { Vec::new() } else { cast }) {
             self.locks.remove(operation);
         }
     }

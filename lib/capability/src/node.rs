@@ -11,7 +11,7 @@ use crate::invalidate::Invalidation;
 use crate::lock::Locks;
 use crate::membership::Collection;
 use crate::message::{Answer, Effect, Envelope, Event, Message, Refusal};
-use crate::protocol::{Protocol, Sound};
+use crate::protocol::{Protocol, Sound, Step};
 use crate::reclaim::Orphan;
 use crate::table::{Capability, Record, Table};
 use crate::transfer::Outgoing;
@@ -83,7 +83,7 @@ impl<P: Protocol> Node<P> {
             rights: Rights::ALL,
             lineage: Vec::new(),
             // What an earlier life handed out may still be in use.
-            remote: me.life > 1 && P::FLAGS,
+            remote: me.life > 1 && P::takes(Step::Flag),
         });
         Node {
             me,
@@ -140,7 +140,7 @@ impl<P: Protocol> Node<P> {
         match event {
             Event::Call(request, call) => self.call(request, call),
             Event::Message(from, envelope) => {
-                if P::HOLDS_BACK && envelope.view > self.view {
+                if P::takes(Step::HoldBack) && envelope.view > self.view {
                     self.held_back.push((from, envelope));
                 } else {
                     self.receive(from, envelope.message);

@@ -10,7 +10,7 @@ use crate::commit::Work;
 use crate::ids::{ObjectId, Slot};
 use crate::message::{Claim, Message, Refusal};
 use crate::node::{Node, RETRY_NS};
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Step};
 use alloc::vec::Vec;
 
 /// An object at home here that may have no capability any more.
@@ -43,7 +43,7 @@ impl<P: Protocol> Node<P> {
         if self.table.record(object).is_none() || self.keeps(object) {
             return;
         }
-        if last || !P::ASKS_BEFORE_END {
+        if last || !P::takes(Step::AskBeforeEnd) {
             self.table.remove_record(object);
             return;
         }

@@ -1,5 +1,5 @@
 //! What one node does alone, and what each call is refused for. Protocols between nodes:
-//! `sim/tests`.
+//! `sim/src/tests`.
 
 use crate::*;
 use abi::{ObjectType, Rights};

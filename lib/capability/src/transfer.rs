@@ -8,7 +8,7 @@
 use crate::ids::{CapabilityId, Extent, NodeId, RequestId, Slot};
 use crate::message::{Answer, Message, Refusal};
 use crate::node::Node;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Step};
 use crate::table::Capability;
 use abi::Rights;
 use alloc::vec::Vec;
@@ -54,7 +54,7 @@ impl<P: Protocol> Node<P> {
             sent.id = CapabilityId { node: self.me, number };
         }
         sent.remote |= !moved || self.table.relates_besides(slot);
-        if P::FLAGS {
+        if P::takes(Step::Flag) {
             self.table.set_remote(extent, depth, sent.remote);
         } else {
             sent.remote = false;
@@ -68,7 +68,7 @@ impl<P: Protocol> Node<P> {
     pub(crate) fn arrive(&mut self, from: NodeId, number: u64, capability: Capability) {
         let answer = if !self.live.contains(&capability.object.home) {
             Err(Refusal::Gone)
-        } else if P::REFUSES_ARRIVALS && self.locks.covers(capability.extent) {
+        } else if P::takes(Step::RefuseArrivals) && self.locks.covers(capability.extent) {
             Err(Refusal::Busy)
         } else if !self.table.reserve(1) {
             Err(Refusal::NoSlot)
@@ -103,7 +103,7 @@ impl<P: Protocol> Node<P> {
                 continue;
             }
             self.outgoing.remove(&number);
-            if to == node && moved && !gone && P::MOVED_GO_DOWN {
+            if to == node && moved && !gone && P::takes(Step::EndMoved) {
                 self.empty(slot, true);
             }
             self.reply(request, Err(if gone { Refusal::Gone } else { Refusal::Stopped }));

@@ -2,11 +2,9 @@
 //!
 //! `PELAGO_SIM_SEEDS` sets how many seeds the first test runs (200 without it).
 
-#![forbid(unsafe_code)]
-
 use abi::{ObjectType, Rights};
-use capability::{Call, Protocol, Refusal, RequestId, Slot, Sound};
-use sim::{Action, Cluster, Occurrence, Options, run, scenario};
+use capability::{Call, Refusal, RequestId, Slot, Sound, Step};
+use crate::{Action, Broken, Cluster, Occurrence, Options, run, scenario, without};
 
 #[test]
 fn many_seeds_hold() {
@@ -39,8 +37,12 @@ fn a_seed_is_one_run() {
 
 #[test]
 fn a_failure_says_how_to_see_it_again() {
-    let failure = (0..SEEDS_TO_FIND).find_map(|seed| run::<NoFlags>(&Options::new(seed, 3)).err()).expect("is found");
-    let again = run::<NoFlags>(&failure.options).expect_err("the same options break again");
+    let (failure, again) = without(Step::Flag, || {
+        let failed = |seed| run::<Broken>(&Options::new(seed, 3)).err();
+        let failure = (0..SEEDS_TO_FIND).find_map(failed).expect("is found");
+        let again = run::<Broken>(&failure.options).expect_err("the same options break again");
+        (failure, again)
+    });
     assert_eq!(failure.broken, again.broken);
     let kept = failure.options.only.as_ref().expect("calls were left out").len();
     assert!(kept <= 12, "{kept} calls are left of {}", failure.options.calls);
@@ -80,7 +82,7 @@ fn settle(cluster: &mut Cluster<Sound>, calls: Vec<Action>) -> Vec<Result<(), Re
         }
         occurred.extend(waiting.into_iter().flat_map(|(from, to)| cluster.act(&Action::Deliver(from, to), 0)));
     }
-    sim::invariants::always(cluster).expect("holds");
+    crate::invariants::always(cluster).expect("holds");
     let answers = occurred.into_iter().filter_map(|occurrence| match occurrence {
         Occurrence::Replied(_, _, answer) => Some(answer.map(|_| ())),
         _ => None,
@@ -91,70 +93,50 @@ fn settle(cluster: &mut Cluster<Sound>, calls: Vec<Action>) -> Vec<Result<(), Re
 /// Seeds within which each broken protocol is found.
 const SEEDS_TO_FIND: u64 = 400;
 
-macro_rules! broken {
-    ($($name:ident without $step:ident,)*) => { $(
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        struct $name;
-        impl Protocol for $name {
-            const $step: bool = false;
-        }
-    )* };
-}
-
-broken! {
-    NoFlags without FLAGS,
-    NoVotes without PREPARES,
-    NoDraining without DRAINS,
-    NoRefusals without REFUSES_ARRIVALS,
-    NoHoldingBack without HOLDS_BACK,
-    NoAsking without ASKS_BEFORE_END,
-    NoWaiting without AWAITS_INVALIDATION,
-    EarlyUnlock without LOCKS_UNTIL_DONE,
-}
-
-fn is_found<P: Protocol>() {
+fn is_found(step: Step) {
     let options = |seed: u64| Options { deaths: 2 + (seed % 3) as u32, ..Options::new(seed, 3 + (seed % 3) as u16) };
-    let found = (0..SEEDS_TO_FIND).find_map(|seed| Some((seed, scenario::once::<P>(&options(seed)).err()?)));
+    let failed = |seed| Some((seed, scenario::once::<Broken>(&options(seed)).err()?));
+    let found = without(step, || (0..SEEDS_TO_FIND).find_map(failed));
     let (seed, failure) = found.unwrap_or_else(|| panic!("{SEEDS_TO_FIND} seeds did not find it"));
-    println!("{}: seed {seed}: {}", std::any::type_name::<P>(), failure.broken);
+    println!("without {step:?}: seed {seed}: {}", failure.broken);
 }
 
 #[test]
 fn remote_flags_left_out_are_missed() {
-    is_found::<NoFlags>();
+    is_found(Step::Flag);
 }
 
 #[test]
 fn votes_left_out_are_missed() {
-    is_found::<NoVotes>();
+    is_found(Step::Prepare);
 }
 
 #[test]
 fn draining_left_out_is_missed() {
-    is_found::<NoDraining>();
+    is_found(Step::Drain);
 }
 
 #[test]
 fn arrivals_under_a_lock_are_noticed() {
-    is_found::<NoRefusals>();
+    is_found(Step::RefuseArrivals);
 }
 
 #[test]
 fn messages_from_a_later_view_are_noticed() {
-    is_found::<NoHoldingBack>();
+    is_found(Step::HoldBack);
 }
 
 #[test]
 fn an_object_forgotten_while_named_is_noticed() {
-    is_found::<NoAsking>();
+    is_found(Step::AskBeforeEnd);
 }
 
 #[test]
 fn an_invalidation_answered_too_early_is_noticed() {
-    is_found::<NoWaiting>();
+    is_found(Step::AwaitInvalidation);
 }
 
 #[test]
 fn memory_unlocked_before_all_have_revoked_is_noticed() {
-    is_found::<EarlyUnlock>();
+    is_found(Step::LockUntilDone);
 }
