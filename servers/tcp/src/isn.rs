@@ -46,7 +46,7 @@ impl InitialNumbers {
 /// The seed with which the library's next connection begins at `sequence`. It takes no sequence
 /// number from us, only a seed for its generator (an sPCG32, as in `smoltcp::rand`), of which an
 /// interface draws one number that is not 0 for itself before: both steps are undone here.
-/// `tests/opening.rs` sees whether what is sent is what was wanted.
+/// `tests/tcp/opening.rs` sees whether what is sent is what was wanted.
 pub(crate) fn seed_for(sequence: u32) -> u64 {
     // A state whose three highest bits are 0 gives its bits from 29 on; those below are free.
     let states = (0..1 << 29).map(|low| u64::from(sequence) << 29 | low);

@@ -1,8 +1,6 @@
 //! The driver against a device made here, which works, is slow to reset, or lies.
 
-mod common;
-
-use common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
+use crate::common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
 use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, TAKEN_OFFSET, USED_OFFSET};
 use virtio::takeover::Unfit;

@@ -1,9 +1,7 @@
 //! Bytes of the ring region are changed while no driver lives: the next one goes on or resets, and
 //! the device is never led to a foreign address (it would end the test).
 
-mod common;
-
-use common::world::World;
+use crate::common::world::World;
 use proptest::prelude::*;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
 use virtio_blk::record::{HEAD_OFFSET, RING_BYTES, SLOT_BYTES, SLOTS_OFFSET, STATUS_OFFSET};

@@ -3,7 +3,6 @@
 //! The device is as careless as an emulator: it keeps its own counts, holds a buffer of which it
 //! passed on half, sends only after it was notified, and interrupts again only when its last
 //! interrupt was acknowledged. What it would do outside the buffers of a queue is a [`Fault`].
-#![allow(dead_code)]
 
 use packet::{Memory, OutOfBounds};
 use std::cell::{Cell, RefCell};

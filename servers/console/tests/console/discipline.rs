@@ -1,5 +1,4 @@
 //! The line discipline as a person sees it, and random input against its invariants.
-#![allow(missing_docs)]
 
 use console_core::settings::{Settings, character, local};
 use console_core::terminal::{Readable, Terminal, signal};

@@ -5,10 +5,8 @@
 //! The device completes out of order, and what it has of a dead driver is done when it likes. The
 //! clients are as a server's are: they ask again with the same number if they hear nothing.
 
-mod common;
-
-use common::random;
-use common::world::World;
+use crate::common::random;
+use crate::common::world::World;
 
 /// What became of a life's work.
 struct Outcome {

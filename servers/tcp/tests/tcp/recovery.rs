@@ -1,7 +1,6 @@
 //! What happens when IP or the driver dies under connections, and what no packet may do.
-mod common;
 
-use common::*;
+use crate::common::*;
 use contracts::descriptions::{DescriptionError, WatchFor, ready};
 use contracts::sockets::{Family, SocketAddress, SocketKind};
 use packet::{BUFFERS, BufferSet, IP_TRANSMIT_BUFFERS, Number, Pool, Span};

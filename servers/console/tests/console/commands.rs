@@ -1,5 +1,4 @@
 //! Commands against a supervisor that answers, one that does not, and none.
-#![allow(missing_docs)]
 
 use std::cell::Cell;
 use std::future::pending;

@@ -2,10 +2,8 @@
 //! and to standard output and read standard input, and the host says words and types Ctrl-C: what a
 //! program repeats under its number is carried out once, and windows and signals arrive.
 
-mod common;
-
+use crate::common::{CONTROL, INPUT, Life, Machine, OUTPUT, PHYSICAL, TERMINAL, bytes, random};
 use channel::{CallError, ClientChannel, Dispatch, Layout, Peer, ServerChannel, Task, Wiring};
-use common::{CONTROL, INPUT, Life, Machine, OUTPUT, PHYSICAL, TERMINAL, bytes, random};
 use console_core::record::{Kept, Request};
 use console_core::service::{Console, Outside};
 use console_core::settings::{Settings, local};

@@ -1,7 +1,6 @@
 //! TCP_CORK and MSG_MORE hold short segments back; TCP_INFO tells how a connection stands.
-mod common;
 
-use common::*;
+use crate::common::*;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::sockets::{ConnectionInfo, Shutdown, SocketOption, SocketOptionName};
 

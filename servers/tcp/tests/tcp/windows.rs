@@ -1,7 +1,6 @@
 //! What is told of the room for a peer's bytes, and what happens to bytes that do not fit.
-mod common;
 
-use common::*;
+use crate::common::*;
 use tcp::Record;
 use tcp::segment::{Pair, Segment, acknowledgement};
 

@@ -5,9 +5,7 @@
 //! The device works on meanwhile, also while no console lives, and keeps half a buffer. Clients ask
 //! again for what they were not answered, under the number they gave it.
 
-mod common;
-
-use common::{CONTROL, ERROR, INPUT, Machine, OUTPUT, PHYSICAL, TERMINAL, byte, bytes, random};
+use crate::common::{CONTROL, ERROR, INPUT, Machine, OUTPUT, PHYSICAL, TERMINAL, byte, bytes, random};
 use console_core::streams::{Found, REGION_BYTES, Request, Streams, Why, Word};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

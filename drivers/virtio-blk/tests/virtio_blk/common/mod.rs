@@ -2,7 +2,6 @@
 //! as long as it lives.
 //!
 //! The device reads and writes nothing but what the driver may lead it to: else the test ends.
-#![allow(dead_code)]
 
 pub mod world;
 

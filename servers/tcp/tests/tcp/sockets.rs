@@ -1,8 +1,7 @@
 //! Connections from end to end on the host: opening, data, closing in every order, and many at
 //! once.
-mod common;
 
-use common::*;
+use crate::common::*;
 use contracts::descriptions::{DescriptionError, WatchFor, ready};
 use contracts::sockets::{Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
 use tcp::listener::{DropCause, Notice, TOLD_EVERY_NS, WAITING_MAX, WAITING_MIN};

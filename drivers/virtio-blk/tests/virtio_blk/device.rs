@@ -1,8 +1,6 @@
 //! The driver against a device made here, which works, fails, or lies.
 
-mod common;
-
-use common::{BlockDriver, DATA, Machine, NAME, PART_BYTES, RINGS, request};
+use crate::common::{BlockDriver, DATA, Machine, NAME, PART_BYTES, RINGS, request};
 use packet::Memory;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
 use virtio::takeover::Unfit;

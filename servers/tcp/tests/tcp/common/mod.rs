@@ -1,5 +1,4 @@
 //! Two machines with TCP and a wire between them that can be cut.
-#![allow(dead_code)]
 
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::sockets::{Address, Family, SocketAddress, SocketKind};

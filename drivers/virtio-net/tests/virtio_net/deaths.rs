@@ -5,9 +5,7 @@
 //! repeats what the device did not read, and hears nothing of what a driver did with its last
 //! breath. No frame is sent twice, save where the device had to be reset.
 
-mod common;
-
-use common::{Machine, NetDriver, number, random};
+use crate::common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use virtio_net::Found;
@@ -50,12 +48,12 @@ impl Network {
         }
         let (buffer, physical) = self.taken[queue].remove(self.taken[queue].len() / 2);
         if queue == 0 {
-            assert_eq!(physical, common::RECEIVE_PHYSICAL + u64::from(buffer) * BUFFER_BYTES as u64);
+            assert_eq!(physical, RECEIVE_PHYSICAL + u64::from(buffer) * BUFFER_BYTES as u64);
             machine.receive.write(usize::from(buffer) * BUFFER_BYTES + 12, &frame(self.arrived)).unwrap();
             self.arrived += 1;
             machine.used(0, buffer.into(), FRAME_BYTES as u32 + 12);
         } else {
-            let at = (physical - common::TRANSMIT_PHYSICAL) as usize;
+            let at = (physical - TRANSMIT_PHYSICAL) as usize;
             assert_eq!(at / BUFFER_BYTES, buffer.into());
             let id = number::<4>(&machine.transmit, at + 12) as u32;
             assert!(id & OURS != 0, "that is no frame of the client's");

@@ -1,6 +1,5 @@
 //! A device made here, which works, is slow to reset, or lies; and memory that its driver writes as
 //! long as it lives.
-#![allow(dead_code)]
 
 use packet::{BUFFER_BYTES, Memory, OutOfBounds, POOL_BYTES};
 use std::cell::{Cell, RefCell};

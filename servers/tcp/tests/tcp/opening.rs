@@ -1,7 +1,6 @@
 //! Sequence numbers and ports of connections that we open or that are opened to us.
-mod common;
 
-use common::*;
+use crate::common::*;
 use contracts::sockets::{Family, SocketAddress, SocketKind, SocketOption};
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
 //! The terminal behind its contract, over loopback channels with virtual time.
-#![allow(missing_docs)]
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -5,9 +5,10 @@
 //! What the device itself writes, and how long a buffer is that it has not read yet, stands nowhere
 //! twice: damage there, within bounds, is believed.
 
-mod common;
-
-use common::{AVAILABLE, CONTROL, ERROR, Fault, INPUT, Machine, OUTPUT, PHYSICAL, QUEUES, TERMINAL, USED, bytes};
+use crate::common::{
+    AVAILABLE, CONTROL, ERROR, Fault, INPUT, MESSAGES, Machine, OUTPUT, PHYSICAL, QUEUES, TERMINAL, USED, bytes,
+    from_host,
+};
 use console_core::streams::{Found, REGION_BYTES, Request, Streams, Why};
 use packet::Memory;
 use std::cell::RefCell;
@@ -199,13 +200,13 @@ fn what_a_predecessor_would_not_leave_is_named() {
         assert!(named(&word(AVAILABLE, 1), false), "queue {number} without interrupts");
         assert!(named(&word(16 * 31 + 8, 0), false), "queue {number}: an empty buffer");
         // Of the messages it is not kept how many there were.
-        if number != common::MESSAGES {
+        if number != MESSAGES {
             assert!(named(&word(AVAILABLE + 2, shown.wrapping_add(1)), false), "queue {number}: shown too much");
             assert!(named(&word(AVAILABLE + 2, shown.wrapping_add(1)), true), "queue {number}: and read it");
             assert!(named(&word(USED + 2, shown.wrapping_add(1)), false), "queue {number}: used too much");
         }
         assert!(named(&word(USED + 2, used.wrapping_sub(40)), false), "queue {number}: used less than it did");
-        if number == common::from_host(INPUT) {
+        if number == from_host(INPUT) {
             let entry = usize::from(used.wrapping_sub(3) % ENTRIES);
             assert!(named(&word(USED + 4 + 8 * entry + 4, 10), false), "it wrote less than was read");
         }
