@@ -324,13 +324,16 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn there_is_a_limit_of_all_files_together() {
+        const EACH: usize = 100;
         let mut locks = Locks::default();
+        let file = |at: usize| FILE + (at / EACH) as FileId;
         let one = |at: usize| lock(LockKind::Client, Some(Hold::Shared), 2 * at as u64, 2 * at as u64 + 1);
-        let taken = (0..).take_while(|at| locks.set(FILE, Owner::Client(1), &one(*at)).is_ok()).count();
+        let taken = (0..).take_while(|at| locks.set(file(*at), Owner::Client(1), &one(*at)).is_ok()).count();
         assert_eq!(taken, LOCKS_MAX - 1);
-        assert_eq!(locks.set(FILE, Owner::Client(1), &one(taken)), Err(Error::NoLocks));
-        assert_eq!(locks.set(FILE, Owner::Client(1), &lock(LockKind::Client, None, 0, u64::MAX)), Ok(true));
-        assert_eq!(locks.count, 0);
+        assert_eq!(locks.set(file(taken), Owner::Client(1), &one(taken)), Err(Error::NoLocks));
+        let none = lock(LockKind::Client, None, 0, u64::MAX);
+        assert!((0..taken).step_by(EACH).all(|at| locks.set(file(at), Owner::Client(1), &none) == Ok(true)));
+        assert_eq!((locks.count, locks.held.len()), (0, 0));
     }
 }
