@@ -18,15 +18,15 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 /// has grown never shrinks.
 const STEADY: Duration = Duration::from_secs(5);
 const MEMORY_BYTES: u64 = 1 << 30;
-/// Some 3 s each at 2 cores, where 400 are killed: what is left behind by one process in a hundred
+/// Some 2 s each at 2 cores, where 200 are killed: what is left behind by one process in a hundred
 /// needs many to show.
 const ROUNDS: usize = 2;
 const NIGHTLY_ROUNDS: usize = 1000;
 /// What servers' heaps may grow by in all rounds together: a page for some twenty-five processes
-/// killed in a plain run, and for three thousand in a nightly one.
-const HEAPS_KIB_MAX: u64 = 128;
+/// killed in a plain run, and for fifteen hundred in a nightly one.
+const HEAPS_KIB_MAX: u64 = 64;
 const NIGHTLY_HEAPS_KIB_MAX: u64 = 512;
-/// After so many rounds servers have what they keep. Before them comes one of 400 processes: it
+/// After so many rounds servers have what they keep. Before them comes one of 200 processes: it
 /// fills the sets of channels that spawn keeps for later processes.
 const WARM_ROUNDS: usize = 3;
 /// How often all rounds are run before it counts that heaps have grown: a heap is as large as it
@@ -39,7 +39,7 @@ const GROUPS: &str = r#"
     char byte, line[64];
     for (;;) {
         if (call(0, 0, line, sizeof line, 0, 0, 0) <= 0) leave(1);
-        int makers = line[0] == 'f', members = makers ? 8 : 400, ended = 0;
+        int makers = line[0] == 'f', members = makers ? 8 : 200, ended = 0;
         call(22, fd, 0, 0, 0, 0, 0);
         long leader = call(57, 0, 0, 0, 0, 0, 0);
         if (leader == 0) {
@@ -105,7 +105,7 @@ pub fn scenarios() -> Vec<Scenario> {
         for (kind, line) in [("kill", "k"), ("forking", "f")] {
             let name = format!("killed-processes/{kind}/{cpus}");
             let short = move |bench: &Bench| groups(bench, cpus, line, ROUNDS, HEAPS_KIB_MAX);
-            // A plain run kills groups of 400 at 2 cores, and on one those that fork.
+            // A plain run kills groups of 200 at 2 cores, and on one those that fork.
             all.push(Scenario::shared(4, name, short).by_night(line == "k" && cpus == 1));
             let name = format!("killed-processes/{kind}/{cpus}/long");
             let long = move |bench: &Bench| groups(bench, cpus, line, NIGHTLY_ROUNDS, NIGHTLY_HEAPS_KIB_MAX);
