@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod disk;
+pub mod matrix;
 pub mod notes;
 pub mod quick;
 pub mod repeat;

@@ -14,7 +14,7 @@ use crate::machine::record::Record;
 use crate::machine::testbed::Testbed;
 use crate::test::repeat::{self, End, Ran};
 use crate::test::scenario::{Bench, Beside, CONSOLE, Scenario};
-use crate::test::{quick, scenarios, times, unit};
+use crate::test::{matrix, quick, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use std::collections::{BTreeMap, VecDeque};
@@ -66,6 +66,7 @@ const UNIT: &str = "unit";
 /// Runs what was chosen.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
+    matrix::thin(&mut chosen);
     chosen.sort_by_key(|scenario| scenario.tier);
     let selection = Selection::new(&options.name, &chosen)?;
     chosen.retain(|scenario| {

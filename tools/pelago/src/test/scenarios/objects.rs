@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 const SYSTEM: &str = "conform.toml";
 const COMPONENT: &str = "conform";
 const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
-/// With more they take minutes.
-const CPUS_ALWAYS_MAX: u32 = 8;
-/// Nanoseconds of an instruction on machines with more: about what a core has that shares the
+/// With more they take minutes, or both cores of the host for a dozen seconds.
+const CPUS_ALWAYS_MAX: u32 = 4;
+/// On machines with more, one thread of the host runs all cores in turn.
+const OWN_THREADS_MAX: u32 = 8;
+/// Nanoseconds of an instruction on these: about what a core has that shares the
 /// host's processors, and what waits for the clock waits for few instructions.
 const IN_TURN_NS: u32 = 8;
 /// With more, two machines at once would starve each other of the host's cores.
@@ -57,11 +59,9 @@ pub fn scenarios() -> Vec<Scenario> {
     for machine in MachineType::ALL {
         for cpus in CPUS {
             let name = format!("objects/{}/{cpus}", machine.name());
-            let change = if cpus > CPUS_ALWAYS_MAX { in_turn } else { |_: &mut Machine| () };
+            let change = if cpus > OWN_THREADS_MAX { in_turn } else { |_: &mut Machine| () };
             let scenario = Scenario::shared(1, name, move |bench| objects(bench, machine, cpus, change));
-            // Most cores that a plain run has it has on one machine.
-            let nightly = cpus > if machine == MachineType::Q35 { CPUS_ALWAYS_MAX } else { SHARING_CPUS_MAX };
-            all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX).by_night(nightly));
+            all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX).by_night(cpus > CPUS_ALWAYS_MAX));
         }
     }
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes));
