@@ -18,13 +18,13 @@ pub mod scenario;
 pub mod simulation;
 pub mod workload;
 
+pub use broken::{Broken, without};
+pub use cluster::{Action, Cluster, Occurrence};
+pub use scenario::{Failure, Report, run};
+pub use simulation::{Options, Simulation};
+
 #[cfg(test)]
 mod tests {
     mod exhaustive;
     mod seeds;
 }
-
-pub use broken::{Broken, without};
-pub use cluster::{Action, Cluster, Occurrence};
-pub use scenario::{Failure, Report, run};
-pub use simulation::{Options, Simulation};

@@ -9,10 +9,10 @@
 //! Two states with the same 64-bit fingerprint count as one: with a million states the chance that
 //! this hides one is below one in ten million.
 
-use abi::{ObjectType, Rights};
-use capability::{Answer, Call, CapabilityId, Protocol, RETRY_NS, Refusal, RequestId, SUSPECT_NS, Slot, Sound, Step};
 use crate::invariants;
 use crate::{Action, Broken, Cluster, Occurrence, without};
+use abi::{ObjectType, Rights};
+use capability::{Answer, Call, CapabilityId, Protocol, RETRY_NS, Refusal, RequestId, SUSPECT_NS, Slot, Sound, Step};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 

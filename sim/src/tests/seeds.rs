@@ -2,9 +2,9 @@
 //!
 //! `PELAGO_SIM_SEEDS` sets how many seeds the first test runs (200 without it).
 
+use crate::{Action, Broken, Cluster, Occurrence, Options, run, scenario, without};
 use abi::{ObjectType, Rights};
 use capability::{Call, Refusal, RequestId, Slot, Sound, Step};
-use crate::{Action, Broken, Cluster, Occurrence, Options, run, scenario, without};
 
 #[test]
 fn many_seeds_hold() {
