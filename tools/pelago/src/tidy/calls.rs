@@ -43,10 +43,13 @@ pub fn check(root: &Path, writes: bool, found: &mut Vec<String>) -> Result<()> {
     if std::fs::read_to_string(&path).is_ok_and(|is| is == text) {
         return Ok(());
     }
-    if writes {
+    let remedy = if writes {
         files::write(&path, text.as_bytes())?;
-    }
-    found.push(format!("{PAGE}:1: not what the rows of the calls say; it is written anew: look at it and commit it"));
+        "it is written anew: look at it and commit it"
+    } else {
+        "`./pelago check` writes it anew where CI is not set"
+    };
+    found.push(format!("{PAGE}:1: not what the rows of the calls say; {remedy}"));
     Ok(())
 }
 
@@ -176,6 +179,21 @@ fn errors(text: &mut String, call: Call, row: &Row) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nothing_may_be_written_the_page_stays_and_the_remedy_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("docs")).unwrap();
+        let found = |writes| {
+            let mut found = Vec::new();
+            check(root.path(), writes, &mut found).unwrap();
+            found.join("\n")
+        };
+        assert!(found(false).contains("where CI is not set"));
+        assert!(!root.path().join(PAGE).exists());
+        assert!(found(true).contains("is written anew"));
+        assert_eq!(found(false), "");
+    }
 
     #[test]
     fn a_call_has_four_parts() {
