@@ -145,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn the_specification_has_the_number_of_descriptors() {
-        let specification = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SPEC.md");
+    fn the_page_of_limits_has_the_number_of_descriptors() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
         let in_thousands = |count: u64| format!("{},{:03}", count / 1000, count % 1000);
         let numbers = [DESCRIPTORS_SOFT, DESCRIPTORS_MAX as u64].map(in_thousands).join("; ");
         let row = format!("| descriptors of a process, soft limit at first and hard limit | {numbers} |");
-        assert!(std::fs::read_to_string(specification).unwrap().contains(&row), "SPEC.md does not say `{row}`");
+        assert!(std::fs::read_to_string(page).unwrap().contains(&row), "docs/limits.md does not say `{row}`");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{Fixture, Outcome, refused, require, suite};
 suite!("capability"; alone: stat_tells_what_it_is, copies_have_no_more_rights, drop_empties, bad_handles_are_refused, wrong_types_are_refused,
     mint_badges, chains_end, revoke_takes_copies, grants_reach_another_domain, grants_need_the_right);
 
-/// Copies in a row that there may be (SPEC.md, limits).
+/// Copies in a row that there may be (docs/limits.md).
 const DEPTH: usize = 16;
 
 fn stat_tells_what_it_is(fixture: &Fixture) -> Outcome {

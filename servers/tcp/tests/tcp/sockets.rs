@@ -442,11 +442,11 @@ fn a_peer_that_says_nothing_for_long_is_given_up_with_a_line() {
 }
 
 #[test]
-fn the_specification_has_the_numbers_of_connections() {
-    let specification = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SPEC.md");
+fn the_page_of_limits_has_the_numbers_of_connections() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
     let row = format!(
         "| TCP connections; waiting per listener, as it asks | {}; {WAITING_MIN} to {WAITING_MAX} |",
         tcp::engine::CONNECTIONS_MAX
     );
-    assert!(std::fs::read_to_string(specification).unwrap().contains(&row), "SPEC.md does not say `{row}`");
+    assert!(std::fs::read_to_string(page).unwrap().contains(&row), "docs/limits.md does not say `{row}`");
 }

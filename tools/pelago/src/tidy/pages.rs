@@ -1,4 +1,4 @@
-//! House rules of pages: what a link or a worked example leans on is there.
+//! House rules of pages: what a link, a promise or a worked example leans on is there.
 //!
 //! It knows links to files of the tree. Addresses of the network and places within a page are not
 //! looked at.
@@ -32,6 +32,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use crate::host::place;
+    use crate::test::scenarios;
 
     #[test]
     fn links_that_lead_nowhere_are_found() {
@@ -46,6 +47,45 @@ mod tests {
         assert_eq!(check("[a](README.md/x)"), 1);
         assert_eq!(check("[a]: style.md\n[b]: https://x.y/z\nsee [b]: x\n"), 0);
         assert_eq!(check("[a]: no-style.md#here\n"), 1);
+    }
+
+    /// Pages whose tables tell in their last column what enforces a promise.
+    const ENFORCED: [&str; 2] = ["SPEC.md", "docs/running.md"];
+
+    /// Scenarios that the last cells of the page's rows name; `*` stands for anything.
+    fn scenarios_named(page: &str) -> impl Iterator<Item = &str> {
+        let cells = page.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | ")).map(|(_, cell)| cell);
+        let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        quoted.filter(|name| name.contains('/') && !name.starts_with("./"))
+    }
+
+    /// Whether `name` is of `pattern`, whose parts between stars come one after the other.
+    fn is_of(name: &str, pattern: &str) -> bool {
+        let mut rest = name;
+        pattern.split('*').enumerate().all(|(index, part)| match rest.find(part) {
+            Some(at) if index > 0 || at == 0 => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            _ => false,
+        })
+    }
+
+    #[test]
+    fn what_enforces_a_promise_is_there() {
+        let root = place::root();
+        let all = scenarios::all();
+        let mut count = 0;
+        for page in ENFORCED {
+            let text = std::fs::read_to_string(root.join(page)).expect(page);
+            for pattern in scenarios_named(&text) {
+                assert!(all.iter().any(|scenario| is_of(&scenario.name, pattern)), "{page}: no scenario is {pattern}");
+                count += 1;
+            }
+        }
+        assert!(count > 100, "{count} scenarios are named");
+        assert!(is_of("boot/ping/q35/2", "boot/*/2") && !is_of("boot/q35/1", "boot/*/2"));
+        assert!(!is_of("boot/q35/1", "q35/*"));
     }
 
     /// The lines and rows that CONTRIBUTING.md has a reader change. If one has gone, the example

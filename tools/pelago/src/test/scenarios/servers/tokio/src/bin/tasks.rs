@@ -1,7 +1,6 @@
 //! Tasks that meet by channels, wait for timers and block, on tokio's runtime of one thread.
 
-/// Each is of four areas of memory, of which a program has at most 2,048 (CAVEATS.md); tokio takes
-/// 512 threads where nobody says otherwise.
+/// tokio takes 512 where nobody says otherwise.
 const THREADS_MAX: usize = 32;
 
 use std::time::{Duration, Instant};
