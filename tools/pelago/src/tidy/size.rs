@@ -27,7 +27,7 @@ const LINES_MAX: usize = {
     let events = 550;
     // `calls`: arguments, rights and errors of some 90 calls.
     let calls = 1_780;
-    // `objects`: the eleven types; their faults, copies, revocation, ends in bounded steps.
+    // `objects`: the thirteen types; their faults, copies, revocation, ends in bounded steps.
     let objects = 4_730;
     // `scheduler`: queues, donation, groups that take turns, gangs, deadlines.
     let scheduler = 840;
