@@ -375,7 +375,9 @@ pub trait Descriptions {
         span: BulkSpan,
         number: u64,
         wait: bool,
-    ) -> Result<u32, DescriptionError>;
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
 
     /// The same for `write`.
     #[op]
@@ -385,7 +387,9 @@ pub trait Descriptions {
         span: BulkSpan,
         number: u64,
         wait: bool,
-    ) -> Result<u32, DescriptionError>;
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
 
     /// Moves the offset; gives the new one. `NotSeekable`, `Invalid` for a negative result.
     #[op]

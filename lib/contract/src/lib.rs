@@ -24,6 +24,8 @@ use syn::{ItemTrait, parse_macro_input};
 ///   restarts; `#[op(repeatable)]` is sent again instead;
 /// - `#[op(oneway)]`: `fn name(&self, ..)`, client to server, no reply;
 /// - `#[event]`: `fn name(&self, ..)`, server to client, no reply.
+///
+/// An `#[op]` with a body has that answer at servers that give none of their own.
 #[proc_macro_attribute]
 pub fn contract(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let arguments = parse_macro_input!(attribute as model::Arguments);

@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, FnArg, Ident, ItemTrait, LitInt, LitStr, Meta, Pat, Result, ReturnType, Token, TraitItem,
+    Attribute, Block, Error, FnArg, Ident, ItemTrait, LitInt, LitStr, Meta, Pat, Result, ReturnType, Token, TraitItem,
     TraitItemFn, Type, Visibility,
 };
 
@@ -55,6 +55,8 @@ pub struct Method {
     pub arguments: Vec<(Ident, Type)>,
     /// The whole `Result<T, E>` of a call.
     pub result: Option<(Type, Type, Type)>,
+    /// What a server answers that says nothing else.
+    pub default: Option<Block>,
 }
 
 impl Method {
@@ -212,7 +214,11 @@ fn method(function: &TraitItemFn, kind: Kind, number: u16) -> Result<Method> {
         (_, true) => return Err(Error::new(span, "an #[op] returns `Result<T, E>`")),
         (_, false) => return Err(Error::new(span, "a oneway #[op] or #[event] returns nothing")),
     };
-    Ok(Method { kind, number, name: signature.ident.clone(), docs, arguments, result })
+    let default = function.default.clone();
+    if default.is_some() && !is_call {
+        return Err(Error::new(span, "only an #[op] with a reply has an answer of its own"));
+    }
+    Ok(Method { kind, number, name: signature.ident.clone(), docs, arguments, result, default })
 }
 
 fn argument(input: &FnArg) -> Result<(Ident, Type)> {

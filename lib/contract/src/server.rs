@@ -15,12 +15,19 @@ fn server_trait(contract: &Contract) -> TokenStream {
     let (visibility, name, docs) = (&contract.visibility, contract.named("Server"), &contract.docs);
     let methods = contract.operations().map(|method| {
         let (docs, name, parameters) = (&method.docs, &method.name, method.parameters());
-        match &method.result {
-            Some((whole, _, _)) => quote! {
+        match (&method.result, &method.default) {
+            (Some((whole, _, _)), None) => quote! {
                 #(#docs)*
                 fn #name(&self, peer: &::channel::Peer, #parameters) -> impl ::core::future::Future<Output = #whole>;
             },
-            None => quote! {
+            (Some((whole, _, _)), Some(default)) => quote! {
+                #(#docs)*
+                #[allow(unused_variables)]
+                fn #name(&self, peer: &::channel::Peer, #parameters) -> impl ::core::future::Future<Output = #whole> {
+                    async move #default
+                }
+            },
+            (None, _) => quote! {
                 #(#docs)*
                 fn #name(&self, peer: &::channel::Peer, #parameters);
             },

@@ -105,6 +105,7 @@ fn calls_answers_and_refusals() {
         assert_eq!(client.long(800).await.map(|bytes| bytes.len()), Ok(800));
         assert_eq!(client.long(2000).await, Err(CallError::Malformed), "an answer too long for a message");
         assert_eq!(client.say("still there".into()).await, Ok("still there".into()));
+        assert_eq!(client.sing("la".into()).await, Err(CallError::Server(Refusal::Empty)), "the contract's own answer");
     });
 }
 

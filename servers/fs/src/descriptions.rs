@@ -160,28 +160,6 @@ impl DescriptionsServer for Server {
         Ok(count as u32)
     }
 
-    async fn read_once(
-        &self,
-        _: &Peer,
-        _: DescriptionId,
-        _: BulkSpan,
-        _: u64,
-        _: bool,
-    ) -> Result<u32, DescriptionError> {
-        Err(DescriptionError::NotSupported)
-    }
-
-    async fn write_once(
-        &self,
-        _: &Peer,
-        _: DescriptionId,
-        _: BulkSpan,
-        _: u64,
-        _: bool,
-    ) -> Result<u32, DescriptionError> {
-        Err(DescriptionError::NotSupported)
-    }
-
     async fn seek(&self, peer: &Peer, id: DescriptionId, offset: i64, whence: Whence) -> Result<u64, DescriptionError> {
         self.with(peer, id, |open| {
             let base = match whence {

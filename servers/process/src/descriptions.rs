@@ -295,14 +295,6 @@ impl DescriptionsServer for Service {
             .map(|count| count as u32)
     }
 
-    async fn read_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
-        Err(DescriptionError::NotSupported)
-    }
-
-    async fn write_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
-        Err(DescriptionError::NotSupported)
-    }
-
     async fn seek(&self, peer: &Peer, id: DescriptionId, _offset: i64, _whence: Whence) -> Outcome<u64> {
         // As on Linux, what has no place is at 0 and stays there.
         let kind = self.table.borrow_mut().kind(peer.id(), id)?;

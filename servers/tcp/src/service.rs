@@ -323,14 +323,6 @@ impl DescriptionsServer for Service {
         self.write_to(peer, id, span, false, wait).await
     }
 
-    async fn read_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
-        Err(DescriptionError::NotSupported)
-    }
-
-    async fn write_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
-        Err(DescriptionError::NotSupported)
-    }
-
     async fn seek(&self, _: &Peer, _: DescriptionId, _: i64, _: Whence) -> Outcome<u64> {
         Err(DescriptionError::NotSeekable)
     }

@@ -29,6 +29,11 @@ pub trait Echo {
     /// Fills bulk. `OutOfBounds`.
     #[op(repeatable)]
     async fn fill(&self, span: BulkSpan, value: u8) -> Result<(), Refusal>;
+    /// Nobody can.
+    #[op]
+    async fn sing(&self, text: String) -> Result<String, Refusal> {
+        Err(Refusal::Empty)
+    }
     /// No answer.
     #[op(oneway)]
     fn discard(&self, id: u64);
