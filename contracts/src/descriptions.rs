@@ -217,6 +217,26 @@ pub struct Status {
     pub accessed_ns: u64,
 }
 
+impl Status {
+    /// Of what is no file: root's, with one link, without bytes and times.
+    pub fn of_no_file(kind: Kind, permissions: u32, inode: u64, device: u64) -> Status {
+        Status {
+            kind,
+            permissions,
+            size: 0,
+            inode,
+            device,
+            links: 1,
+            user: 0,
+            group: 0,
+            special: 0,
+            sectors: 0,
+            modified_ns: 0,
+            accessed_ns: 0,
+        }
+    }
+}
+
 /// Where a seek counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whence {

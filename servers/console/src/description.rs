@@ -181,20 +181,12 @@ impl DescriptionsServer for Console {
 
     async fn status(&self, _peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
         let stream = self.stream(id)?;
-        let is_terminal = stream == Stream::Terminal;
-        Ok(Status {
-            kind: if is_terminal { Kind::Terminal } else { Kind::Pipe },
-            permissions: if is_terminal { 0o620 } else { 0o600 },
-            size: 0,
-            inode: if is_terminal { TERMINAL } else { id },
-            device: STORE,
-            links: 1,
-            user: 0,
-            group: 0,
-            special: if is_terminal { DEVICE_NUMBER } else { 0 },
-            sectors: 0,
-            modified_ns: 0,
-            accessed_ns: 0,
+        Ok(match stream {
+            Stream::Terminal => {
+                let status = Status::of_no_file(Kind::Terminal, 0o620, TERMINAL, STORE);
+                Status { special: DEVICE_NUMBER, ..status }
+            }
+            _ => Status::of_no_file(Kind::Pipe, 0o600, id, STORE),
         })
     }
 

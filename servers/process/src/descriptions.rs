@@ -304,20 +304,8 @@ impl DescriptionsServer for Service {
     async fn status(&self, peer: &Peer, id: DescriptionId) -> Outcome<Status> {
         let kind = self.table.borrow_mut().kind(peer.id(), id)?;
         let file = self.table.borrow().file_of(id);
-        Ok(Status {
-            kind,
-            permissions: 0o600,
-            size: 0,
-            inode: file.unwrap_or(id),
-            device: if file.is_some() { STORE_DEVICE } else { 2 },
-            links: 1,
-            user: 0,
-            group: 0,
-            special: 0,
-            sectors: 0,
-            modified_ns: 0,
-            accessed_ns: 0,
-        })
+        let device = if file.is_some() { STORE_DEVICE } else { 2 };
+        Ok(Status::of_no_file(kind, 0o600, file.unwrap_or(id), device))
     }
 
     async fn resize(&self, peer: &Peer, id: DescriptionId, _size: u64) -> Outcome<()> {

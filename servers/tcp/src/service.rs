@@ -334,20 +334,7 @@ impl DescriptionsServer for Service {
                 error => Err(error),
             })
         })?;
-        Ok(Status {
-            kind: Kind::Socket,
-            permissions: 0o777,
-            size: 0,
-            inode: id,
-            device: 0,
-            links: 1,
-            user: 0,
-            group: 0,
-            special: 0,
-            sectors: 0,
-            modified_ns: 0,
-            accessed_ns: 0,
-        })
+        Ok(Status::of_no_file(Kind::Socket, 0o777, id, 0))
     }
 
     async fn resize(&self, _: &Peer, _: DescriptionId, _: u64) -> Outcome<()> {

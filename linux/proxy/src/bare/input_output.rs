@@ -472,20 +472,7 @@ pub async fn status(descriptor: u64) -> Result<Status, Failure> {
         return Ok(own_files::status_of(found.id));
     }
     if matches!(found.server, server::EPOLL | server::SIGNALS | server::COUNTER) {
-        return Ok(Status {
-            kind: Kind::Anonymous,
-            permissions: 0o600,
-            size: 0,
-            inode: found.id,
-            device: 4,
-            links: 1,
-            user: 0,
-            group: 0,
-            special: 0,
-            sectors: 0,
-            modified_ns: 0,
-            accessed_ns: 0,
-        });
+        return Ok(Status::of_no_file(Kind::Anonymous, 0o600, found.id, 4));
     }
     Ok(answer(proxy().server(found.server)?.status(found.id)).await?)
 }
