@@ -11,9 +11,11 @@ extern crate alloc;
 
 mod descriptions;
 pub mod locks;
+mod server;
 mod table;
 
 pub use descriptions::Descriptions;
+pub use server::{Server, serve, settle_in_flight};
 pub use table::{Open, Released, Table, Target};
 
 /// Names a file at its server; never used again while anything is known of the file.

@@ -7,6 +7,7 @@ use channel::{Bulk, Peer};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
 use fs_core::store::{InodeId, Store};
+use open_files::Server as _;
 
 use crate::processes;
 use crate::server::{Open, Server, Target};

@@ -62,25 +62,9 @@ async fn component(start: Start) {
     }
     let server = Rc::new(server::Server::new(store, processes, memory, start.cores(), mount));
 
-    if let Some(processes) = server.processes.clone() {
-        let (exporter, unsure, asked) = (server.clone(), server.clone(), processes.clone());
-        runtime::spawn(async move { contracts::in_flight::listen(&*exporter, &processes).await });
-        runtime::spawn(async move { unsure.open.settle_unsent(&*unsure, &asked).await });
+    if let Some(processes) = &server.processes {
+        open_files::settle_in_flight(&server, processes);
     }
 
-    let mut channels = start.incoming(contracts::descriptions::NAME);
-    let serving = server.clone();
-    runtime::spawn(async move {
-        loop {
-            let channel = channels.next().await;
-            serving.open.clients.add(&channel);
-            runtime::spawn(contracts::descriptions::serve_descriptions(serving.clone(), channel));
-        }
-    });
-    let mut channels = start.incoming(contracts::files::NAME);
-    start.serving();
-    loop {
-        let channel = channels.next().await;
-        runtime::spawn(contracts::files::serve_files(server.clone(), channel));
-    }
+    open_files::serve(server, &start).await;
 }

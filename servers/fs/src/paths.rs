@@ -11,6 +11,7 @@ use contracts::files::{
 use fs_core::data::Data;
 use fs_core::store::{Content, InodeId, ROOT};
 use fs_core::walk::{Located, Walked, walk, walk_from};
+use open_files::Server as _;
 
 use crate::processes;
 use crate::server::{Server, Target};

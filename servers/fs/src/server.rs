@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Range;
 
-use channel::{IN_FLIGHT, Peer};
+use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry};
 use contracts::files::{Hold, Lock, LockKind, seal};
-use contracts::in_flight::Exporter;
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
 use fs_core::store::{InodeId, Store};
@@ -125,35 +124,18 @@ impl Server {
         self.may_change(peer, inode, before.min(size)..before.max(size))?;
         self.store.borrow_mut().resize(inode, size, runtime::realtime_ns())
     }
+}
+
+impl open_files::Server for Server {
+    type Target = Target;
+
+    fn descriptions(&self) -> &Descriptions<Target> {
+        &self.open
+    }
 
     fn closed(&self, target: Target) {
         if let Target::Inode(inode) | Target::Device(inode, _) = target {
             self.store.borrow_mut().close(inode);
         }
-    }
-
-    /// A client gives one reference back. Whether it had one.
-    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
-        let released = self.open.release(client, id, false);
-        released.last.into_iter().for_each(|target| self.closed(target));
-        released.was_held
-    }
-
-    /// Releases all that a client held, which ended.
-    pub fn release_all_of(&self, gone: &Peer) {
-        self.open.release_all_of(gone, |target| self.closed(target));
-    }
-}
-
-impl Exporter for Server {
-    fn settle(&self, ticket: u64) {
-        let exported = self.open.table.borrow_mut().settle(ticket);
-        if let Some(id) = exported {
-            self.release(IN_FLIGHT, id);
-        }
-    }
-
-    fn tickets(&self) -> Vec<u64> {
-        self.open.table.borrow().tickets_of(|_| true)
     }
 }

@@ -8,6 +8,7 @@ use channel::Peer;
 use contracts::BulkSpan;
 use contracts::descriptions::*;
 use ext4::{BLOCK_BYTES, Blocks, Inode, Kind as Ext4Kind, Place, Stop, Volume};
+use open_files::Server as _;
 use runtime::Bulk;
 use system::file_name;
 use volume_core::walk::Halt;

@@ -37,31 +37,15 @@ async fn component(start: Start) {
     };
     let processes = start.client::<ProcessClient>("process").ok();
     let server = Rc::new(server::Server::new(mount.path, processes));
-    if let Some(processes) = server.processes.clone() {
-        let (exporter, unsure, asked) = (server.clone(), server.clone(), processes.clone());
-        runtime::spawn(async move { contracts::in_flight::listen(&*exporter, &processes).await });
-        runtime::spawn(async move { unsure.open.settle_unsent(&*unsure, &asked).await });
+    if let Some(processes) = &server.processes {
+        open_files::settle_in_flight(&server, processes);
     }
     runtime::spawn(mounting::open(server.clone(), start.clone(), mount.is_read_only));
     if !mount.is_read_only {
         keep_up(&server);
     }
-    let mut channels = start.incoming(contracts::descriptions::NAME);
-    let serving = server.clone();
-    runtime::spawn(async move {
-        loop {
-            let channel = channels.next().await;
-            serving.open.clients.add(&channel);
-            runtime::spawn(contracts::descriptions::serve_descriptions(serving.clone(), channel));
-        }
-    });
     for channel in start.servers(contracts::storage::NAME) {
         runtime::spawn(contracts::storage::serve_storage(server.clone(), channel));
     }
-    let mut channels = start.incoming(contracts::files::NAME);
-    start.serving();
-    loop {
-        let channel = channels.next().await;
-        runtime::spawn(contracts::files::serve_files(server.clone(), channel));
-    }
+    open_files::serve(server, &start).await;
 }

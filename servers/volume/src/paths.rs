@@ -9,6 +9,7 @@ use contracts::files::{
     Change, Elsewhere, FilesServer, Lock, Name, OF_VOLUME, Opened, PathError, Renaming, Unnamed, open,
 };
 use ext4::{How, Inode, Kind as Ext4Kind, New, ROOT};
+use open_files::Server as _;
 use system::file_name;
 use volume_core::walk::{Halt, PATH_BYTES_MAX, Walked, look_up, walk};
 use volume_core::words;

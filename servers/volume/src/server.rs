@@ -11,10 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use channel::{IN_FLIGHT, Peer};
+use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::files::{OF_VOLUME, PathError};
-use contracts::in_flight::Exporter;
 use contracts::process::ProcessClient;
 use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volume};
 use open_files::{Descriptions, FileId};
@@ -332,8 +331,15 @@ impl Server {
     pub fn number(&self, peer: &Peer, id: DescriptionId) -> Result<u32, DescriptionError> {
         self.with(peer, id, |open| Ok(open.target.inode))
     }
+}
 
-    /// A description of it is gone.
+impl open_files::Server for Server {
+    type Target = Target;
+
+    fn descriptions(&self) -> &Descriptions<Target> {
+        &self.open
+    }
+
     fn closed(&self, Target { inode, .. }: Target) {
         let is_last = {
             let mut opens = self.opens.borrow_mut();
@@ -350,30 +356,5 @@ impl Server {
             self.lost.borrow_mut().close(inode);
             self.unused(inode);
         }
-    }
-
-    /// A client gives one reference back. Whether it had one.
-    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
-        let released = self.open.release(client, id, false);
-        released.last.into_iter().for_each(|target| self.closed(target));
-        released.was_held
-    }
-
-    /// Releases all that a client held, which ended.
-    pub fn release_all_of(&self, gone: &Peer) {
-        self.open.release_all_of(gone, |target| self.closed(target));
-    }
-}
-
-impl Exporter for Server {
-    fn settle(&self, ticket: u64) {
-        let exported = self.open.table.borrow_mut().settle(ticket);
-        if let Some(id) = exported {
-            self.release(IN_FLIGHT, id);
-        }
-    }
-
-    fn tickets(&self) -> Vec<u64> {
-        self.open.table.borrow().tickets_of(|_| true)
     }
 }
