@@ -1,8 +1,8 @@
 //! TCP and UDP: connections, listeners, endpoints and the descriptions that programs hold of them.
 //!
 //! [`Tcp`] is the protocol: packets and time in, packets and changes out, around the library
-//! smoltcp (its limits are in `docs/network.md`), with UDP beside it in `datagrams.rs`. [`Sockets`] adds
-//! what Linux programs know: descriptions, references, options, errors, the rules of closing.
+//! smoltcp (its limits are in `docs/network.md`), with UDP beside it in `datagrams.rs`. [`Sockets`]
+//! adds what Linux programs know: descriptions, references, options, errors, the rules of closing.
 //! `main.rs` wires both to channels.
 //!
 //! Invariants: no packet and no client panics it; a segment finds its connection by one look into a
