@@ -157,6 +157,14 @@ impl Archive {
         self.entries.get(&self.located(&clean(path))).is_some_and(|entry| entry.is(LINK))
     }
 
+    /// The first file of that name in a folder or one of its folders, but for links.
+    pub fn find_below(&self, folder: &str, name: &str) -> Option<&str> {
+        let folder = self.real(folder) + "/";
+        let below = self.entries.range(folder.clone()..).take_while(|(path, _)| path.starts_with(&folder));
+        let is_it = |path: &str| path.rsplit('/').next() == Some(name);
+        below.filter(|(path, entry)| is_it(path) && entry.is(FILE)).map(|(path, _)| path.as_str()).next()
+    }
+
     /// The first bytes of the file that `path` leads to, at most `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Option<Result<Vec<u8>>> {
         let entry = self.entry(path).filter(|entry| entry.is(FILE))?;

@@ -71,7 +71,9 @@ impl Search<'_, '_> {
             if self.is_the_loaders(name) {
                 continue;
             }
-            let (library, is_configured) = self.find(&expanded(name, &origin), &before, &after).with_context(|| {
+            let name = expanded(name, &origin);
+            let found = self.find(&name, &before, &after).or_else(|| self.find_own(&name, &origin));
+            let (library, is_configured) = found.with_context(|| {
                 format!("its shared library {name} is missing; install the package that has it or set LD_LIBRARY_PATH")
             })?;
             if is_configured && self.view.has_file(CACHE) {
@@ -115,6 +117,14 @@ impl Search<'_, '_> {
             return Some((path, false));
         }
         self.configured(CONFIGURATION, 0).iter().find_map(|folder| in_folder(folder)).map(|path| (path, true))
+    }
+
+    /// A library that no path of the loader's leads to, in a folder below that of the file which
+    /// needs it, and brought with it: a program that loads such files (a plug-in, Java's parts) has
+    /// loaded what they need before them, by its path.
+    fn find_own(&self, name: &str, origin: &str) -> Option<(String, bool)> {
+        let path = self.view.find_below(origin, name)?;
+        self.is_library(&path).then_some((path, false))
     }
 
     /// A library of another processor does not count.

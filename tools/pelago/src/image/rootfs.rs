@@ -259,6 +259,12 @@ impl<'a> View<'a> {
         self.archive.real(&in_root(path)).strip_prefix(ROOT_FOLDER).unwrap_or_default().to_owned()
     }
 
+    /// A file of that name that was brought into a folder or one of its folders.
+    pub fn find_below(&self, folder: &str, name: &str) -> Option<String> {
+        let path = self.archive.find_below(&in_root(folder), name)?;
+        path.strip_prefix(ROOT_FOLDER).map(str::to_owned)
+    }
+
     /// Copies a file of the host in at its path, with the links on the way to it, unless there is
     /// one already.
     pub fn bring(&mut self, path: &str) -> Result<()> {

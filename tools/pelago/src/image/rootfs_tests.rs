@@ -142,3 +142,34 @@ fn a_folder_to_begin_in_must_be_there() {
         assert!(problem.contains(words), "{problem}");
     }
 }
+
+#[test]
+fn what_a_tree_has_below_a_library_is_no_lack() {
+    // The C library under another name, which no path of the loader's leads to, and a program that needs it.
+    let replaced = |bytes: Vec<u8>| {
+        let at = bytes.windows(10).position(|word| word == b"libc.so.6\0").expect("it needs the C library");
+        [&bytes[..at], b"libq.so.6\0".as_slice(), &bytes[at + 10..]].concat()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("lib/server")).unwrap();
+    std::fs::write(path("lib/part"), replaced(std::fs::read("/bin/true").unwrap())).unwrap();
+    let part = text(&path("lib/part"));
+    let problem =
+        |archive: &mut Archive| View::new(archive, PATH).complete(&part).err().map(|problem| problem.to_string());
+    let mut archive = Archive::default();
+    add_with(&mut archive, folder.path(), PATH).unwrap();
+    assert!(problem(&mut archive).is_some_and(|problem| problem.contains("libq.so.6 is missing")));
+    // Beside it, or below another folder, it is not its own.
+    std::fs::create_dir(path("other")).unwrap();
+    std::fs::copy("/lib/x86_64-linux-gnu/libc.so.6", path("other/libq.so.6")).unwrap();
+    add_with(&mut archive, folder.path(), PATH).unwrap();
+    assert!(problem(&mut archive).is_some());
+    std::fs::write(path("lib/server/libq.so.6"), "no library").unwrap();
+    add_with(&mut archive, &path("lib"), PATH).unwrap();
+    assert!(problem(&mut archive).is_some());
+    std::fs::rename(path("other/libq.so.6"), path("lib/server/libq.so.6")).unwrap();
+    let mut archive = Archive::default();
+    add_with(&mut archive, &path("lib"), PATH).unwrap();
+    assert_eq!(problem(&mut archive), None);
+}
