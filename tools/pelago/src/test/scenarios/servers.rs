@@ -137,7 +137,7 @@ const NGINX_CASE: Case = Case {
     ..WEB
 };
 const PYTHON_CASE: Case = Case { origin: Origin::Root("gunicorn"), words: SERVE, ..WEB };
-const CASES: [Case; 18] = [
+const CASES: [Case; 20] = [
     Case {
         name: "redis",
         origin: Origin::Root("redis"),
@@ -206,6 +206,13 @@ const CASES: [Case; 18] = [
         ..PYTHON_CASE
     },
     Case {
+        name: "python-asyncio",
+        beside: ("serve.py", include_str!("servers/asyncio_server.py")),
+        kept: Some((KEPT, Answer::Page)),
+        nightly: true,
+        ..PYTHON_CASE
+    },
+    Case {
         name: "python-executor",
         cpus: 2,
         beside: ("serve.py", include_str!("servers/executor.py")),
@@ -216,6 +223,14 @@ const CASES: [Case; 18] = [
     Case { name: "go", origin: Origin::Go("http"), kept: Some((KEPT, Answer::Page)), ..WEB },
     Case { name: "go-with-c", origin: Origin::GoWithC("http"), cpus: 2, nightly: true, ..WEB },
     Case { name: "tokio", origin: Origin::Tokio("http"), cpus: 2, kept: Some((KEPT, Answer::Page)), ..WEB },
+    Case {
+        name: "tokio-single",
+        origin: Origin::Tokio("http"),
+        words: &["single"],
+        kept: Some((KEPT, Answer::Page)),
+        nightly: true,
+        ..WEB
+    },
     Case {
         name: "node",
         origin: Origin::Root("node"),
@@ -460,4 +475,29 @@ fn ssh(port: u16, key: &Path, command: &str, input: &[u8]) -> Result<(Option<i32
         let output = child::finish(ssh, "ssh", LIMIT).map_err(of_transfer)?;
         Ok((output.status.code(), output.stdout))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMS: &str = include_str!("../../../../../docs/servers.md");
+    /// So many of the 30 are to serve.
+    const WANTED: usize = 25;
+
+    #[test]
+    fn the_page_of_forms_names_scenarios_that_there_are() {
+        let rows = FORMS.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+        let rows: Vec<Vec<&str>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+        let all: Vec<Scenario> = scenarios().into_iter().chain(tools::scenarios()).collect();
+        for row in rows.iter().filter(|row| row[1] != "–") {
+            let name = row[1].trim_end_matches(" ☾").trim_matches('`');
+            let found = all.iter().find(|scenario| scenario.name == name);
+            let is_by_night = found.unwrap_or_else(|| panic!("there is no {name}")).nightly;
+            assert_eq!(row[1].ends_with('☾'), is_by_night, "{name}");
+            assert!(row[2].starts_with("serves"), "{name}");
+        }
+        let serving = rows.iter().filter(|row| row[2].starts_with("serves") && row[1] != "–").count();
+        assert!(rows.len() == 30 && serving >= WANTED, "{serving} of {}", rows.len());
+    }
 }

@@ -1,10 +1,15 @@
-//! Serves `/served` by HTTP on tokio's runtime of several threads; files are read by its pool.
+//! Serves `/served` by HTTP on tokio's runtime of several threads, or of one if the argument says
+//! `single`; files are read by its pool.
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
 
 fn main() -> std::io::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(listen())
+    let is_single = std::env::args().nth(1).is_some_and(|word| word == "single");
+    let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    // One of a single thread has no workers, whatever is said of them.
+    builder.worker_threads(2).enable_all().build()?.block_on(listen())
 }
 
 async fn listen() -> std::io::Result<()> {

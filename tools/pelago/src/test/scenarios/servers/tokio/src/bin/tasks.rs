@@ -1,18 +1,11 @@
 //! Tasks that meet by channels, wait for timers and block, on tokio's runtime of one thread.
 
-/// tokio takes 512 where nobody says otherwise.
-const THREADS_MAX: usize = 32;
-
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time;
 
 fn main() -> std::io::Result<()> {
-    tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(THREADS_MAX)
-        .enable_all()
-        .build()?
-        .block_on(meet());
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(meet());
     Ok(())
 }
 
