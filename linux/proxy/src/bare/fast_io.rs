@@ -11,7 +11,7 @@ use channel::{Bulk, Call, CallError};
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use personality::Errno;
-use personality::descriptors::Description;
+use personality::descriptors::{Description, server};
 use personality::fast_path::{self, may_ask, rest};
 use personality::flags::*;
 
@@ -40,12 +40,23 @@ struct Object {
     waits: bool,
 }
 
-/// What a descriptor names, if it may be asked so; `closed` is how it must not be open.
-fn object(descriptor: u64, closed: u32, limit_ns: impl Fn(&Description) -> u64) -> Option<Object> {
-    with_state(|state| {
-        let found = state.descriptors.get(descriptor).ok()?;
-        let object = Object { server: found.server, id: found.id, waits: found.flags & O_NONBLOCK == 0 };
-        may_ask(found, closed, limit_ns(found)).then_some(object)
+/// What a descriptor names.
+enum Named {
+    Object(Object),
+    /// An event counter, here.
+    Counter,
+    /// What is read and written elsewhere, or nothing.
+    Other,
+}
+
+/// What a descriptor names; `closed` is how an object must not be open.
+fn named(descriptor: u64, closed: u32, limit_ns: impl Fn(&Description) -> u64) -> Named {
+    with_state(|state| match state.descriptors.get(descriptor) {
+        Ok(found) if found.server == server::COUNTER => Named::Counter,
+        Ok(found) if may_ask(found, closed, limit_ns(found)) => {
+            Named::Object(Object { server: found.server, id: found.id, waits: found.flags & O_NONBLOCK == 0 })
+        }
+        _ => Named::Other,
     })
 }
 
@@ -64,8 +75,10 @@ fn put(bulk: &Bulk, count: u32, buffer: u64, room: u64) -> Outcome {
 
 /// read, where nobody has to be waited for.
 pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    let Some(Object { server, id, waits }) = object(descriptor, O_WRONLY, |found| found.receive_limit_ns) else {
-        return counters::try_read(descriptor, buffer, count);
+    let Object { server, id, waits } = match named(descriptor, O_WRONLY, |found| found.receive_limit_ns) {
+        Named::Object(object) => object,
+        Named::Counter => return counters::try_read(descriptor, buffer, count),
+        Named::Other => return None,
     };
     if count == 0 || !threads::is_alone() || user::check_writable(buffer, count.min(input_output::COUNT_MAX)).is_err() {
         return None;
@@ -93,8 +106,10 @@ pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
 
 /// write, where nobody has to be waited for.
 pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    let Some(Object { server, id, waits }) = object(descriptor, READ_ONLY, |found| found.send_limit_ns) else {
-        return counters::try_write(descriptor, buffer, count);
+    let Object { server, id, waits } = match named(descriptor, READ_ONLY, |found| found.send_limit_ns) {
+        Named::Object(object) => object,
+        Named::Counter => return counters::try_write(descriptor, buffer, count),
+        Named::Other => return None,
     };
     if count == 0 || count > MESSAGE_MAX || !threads::is_alone() {
         return None;
