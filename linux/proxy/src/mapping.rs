@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 use crate::flags::*;
-use crate::memory::protection;
+use crate::memory::{mark, protection};
 
 /// Is the mapping to be shared? `EINVAL` if the flags name no kind of mapping. MAP_SHARED takes any
 /// flag, as it always did; MAP_SHARED_VALIDATE, of files only, gives `EOPNOTSUPP` for what it does
@@ -25,29 +25,49 @@ pub fn check_access(mode: u32, is_shared: bool, access: u32) -> Result<(), Errno
     if mode == O_WRONLY || stores && mode != O_RDWR { Err(Errno::EACCES) } else { Ok(()) }
 }
 
-/// Whose bytes an advice of madvise makes zeroes.
+/// What an advice of madvise does. Of each kind, only memory that is the program's own and of no
+/// file can become zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discard {
-    /// Nobody's: nothing happens.
-    Nothing,
-    /// Of memory that is the program's own and of no file; other memory stays as it is.
-    Own,
+pub enum Advice {
+    /// Nothing.
+    Hint,
+    /// Makes zeroes; other memory stays as it is.
+    Discard,
     /// The same, and other memory in the range is an error.
-    OwnOnly,
+    DiscardOwn,
+    /// Says what forked children have: marks to take, then marks to give.
+    Fork([u32; 2]),
+    /// The same, and memory that cannot become zeroes is an error.
+    ForkOwn([u32; 2]),
 }
 
-/// What an advice of madvise does. `EINVAL` for what is not known, and for what a program could not
-/// do without and is not done: MADV_REMOVE and MADV_WIPEONFORK.
-pub fn discard_of(advice: u64) -> Result<Discard, Errno> {
-    const DONT_NEED: u64 = 4;
-    const FREE: u64 = 8;
-    const DONT_NEED_LOCKED: u64 = 24;
-    match advice {
-        DONT_NEED | DONT_NEED_LOCKED => Ok(Discard::Own),
-        FREE => Ok(Discard::OwnOnly),
-        // Of how it will be used, of forks, same and large pages, dumps, paging in and out.
-        0..=3 | 10..=17 | 19..=23 | 25 => Ok(Discard::Nothing),
-        _ => Err(Errno::EINVAL),
+impl Advice {
+    /// `EINVAL` for what is not known, and for MADV_REMOVE, which a program could not do without
+    /// and is not done.
+    pub fn of(advice: u64) -> Result<Advice, Errno> {
+        const DONT_NEED: u64 = 4;
+        const FREE: u64 = 8;
+        const DONT_FORK: u64 = 10;
+        const DO_FORK: u64 = 11;
+        const WIPE_ON_FORK: u64 = 18;
+        const KEEP_ON_FORK: u64 = 19;
+        const DONT_NEED_LOCKED: u64 = 24;
+        match advice {
+            DONT_NEED | DONT_NEED_LOCKED => Ok(Advice::Discard),
+            FREE => Ok(Advice::DiscardOwn),
+            DONT_FORK => Ok(Advice::Fork([0, mark::NOT_FORKED])),
+            DO_FORK => Ok(Advice::Fork([mark::NOT_FORKED, 0])),
+            WIPE_ON_FORK => Ok(Advice::ForkOwn([0, mark::WIPED])),
+            KEEP_ON_FORK => Ok(Advice::Fork([mark::WIPED, 0])),
+            // Of how it will be used, of same and large pages, dumps, paging in and out.
+            0..=3 | 12..=17 | 20..=23 | 25 => Ok(Advice::Hint),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Is memory an error that cannot become zeroes?
+    pub fn wants_own(self) -> bool {
+        matches!(self, Advice::DiscardOwn | Advice::ForkOwn(_))
     }
 }
 
@@ -57,11 +77,17 @@ mod tests {
 
     #[test]
     fn an_advice_is_known_or_refused() {
-        assert_eq!([4, 24, 8].map(discard_of), [Ok(Discard::Own), Ok(Discard::Own), Ok(Discard::OwnOnly)]);
-        let harmless = [0, 1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 25];
-        assert!(harmless.iter().all(|advice| discard_of(*advice) == Ok(Discard::Nothing)));
-        for advice in [5, 6, 7, 9, 18, 26, 100, 101, 1 << 32, u64::MAX] {
-            assert_eq!(discard_of(advice), Err(Errno::EINVAL), "{advice}");
+        assert_eq!([4, 24, 8].map(Advice::of), [Advice::Discard, Advice::Discard, Advice::DiscardOwn].map(Ok));
+        let of_forks = [10, 11, 18, 19].map(Advice::of);
+        let [not, wiped] = [mark::NOT_FORKED, mark::WIPED];
+        let expected =
+            [Advice::Fork([0, not]), Advice::Fork([not, 0]), Advice::ForkOwn([0, wiped]), Advice::Fork([wiped, 0])];
+        assert_eq!(of_forks, expected.map(Ok));
+        assert_eq!(expected.map(Advice::wants_own), [false, false, true, false]);
+        let harmless = [0, 1, 2, 3, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 25];
+        assert!(harmless.iter().all(|advice| Advice::of(*advice) == Ok(Advice::Hint)));
+        for advice in [5, 6, 7, 9, 26, 100, 101, 1 << 32, u64::MAX] {
+            assert_eq!(Advice::of(advice), Err(Errno::EINVAL), "{advice}");
         }
     }
 

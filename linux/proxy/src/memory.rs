@@ -61,6 +61,12 @@ pub mod mark {
     pub const SEALED: u32 = 1;
     /// Filled from a file: its bytes cannot be had again, so they stay.
     pub const FILLED: u32 = 2;
+    /// Forked children do not have it (MADV_DONTFORK).
+    pub const NOT_FORKED: u32 = 4;
+    /// Forked children have zeroes there (MADV_WIPEONFORK).
+    pub const WIPED: u32 = 8;
+    /// What says how it is at a fork, and nothing else.
+    pub const OF_FORKS: u32 = NOT_FORKED | WIPED;
 }
 
 /// One area.
@@ -106,7 +112,7 @@ impl Area {
 
     /// Is it the program's own, and without a byte of a file? Then it may be made zeroes again.
     pub fn is_anonymous(&self) -> bool {
-        self.common == 0 && self.marks == 0
+        self.common == 0 && self.marks & !mark::OF_FORKS == 0
     }
 
     /// Segment and page of what lies behind it, if it is the program's own and can have `pages`
@@ -262,10 +268,11 @@ impl Memory {
         self.areas().iter().find(|area| area.common == common).map(|area| area.segment)
     }
 
-    /// Marks what lies in a range. `ENOMEM` when a cut needs an entry more than there is.
-    pub fn mark(&mut self, start: u64, end: u64, marks: u32) -> Result<(), Errno> {
+    /// Takes marks from what lies in a range, then gives it others. `ENOMEM` when a cut needs an
+    /// entry more than there is.
+    pub fn mark(&mut self, start: u64, end: u64, [taken, given]: [u32; 2]) -> Result<(), Errno> {
         let range = self.inside(start, end)?;
-        self.areas[range.clone()].iter_mut().for_each(|area| area.marks |= marks);
+        self.areas[range.clone()].iter_mut().for_each(|area| area.marks = area.marks & !taken | given);
         self.merge(range);
         Ok(())
     }
@@ -592,7 +599,7 @@ mod tests {
         let last = *memory.before(0x10_4000).unwrap();
         assert_eq!([most, most + 1, u64::MAX].map(|pages| last.room_behind(pages)), [Some((5, 7)), None, None]);
         assert_eq!([0x10_3000, 0x10_5000, 0].map(|start| memory.before(start)), [None; 3]);
-        memory.mark(0x10_3000, 0x10_4000, mark::FILLED).unwrap();
+        memory.mark(0x10_3000, 0x10_4000, [0, mark::FILLED]).unwrap();
         assert_eq!(memory.before(0x10_4000).unwrap().room_behind(1), None);
         assert!(memory.find(0x10_0000).is_some_and(|area| area.is_anonymous() && area.end == 0x10_3000));
         assert_eq!(area(0x20_0000, 0x20_4000, 0).room_behind(1), None, "it has no segment");
@@ -627,7 +634,7 @@ mod tests {
         let area = |start, common| Area { start, end: start + 4 * PAGE, segment: 5, common, ..Area::default() };
         memory.insert(area(0x10_0000, 3)).unwrap();
         memory.insert(Area { first_page: 4, ..area(0x10_4000, 3) }).unwrap();
-        memory.mark(0x10_4000, 0x10_8000, mark::SEALED).unwrap();
+        memory.mark(0x10_4000, 0x10_8000, [0, mark::SEALED]).unwrap();
         assert!(!memory.is_sealed(0, 0x10_4000) && memory.is_sealed(0x10_0000, 0x10_4001));
         // Neighbours of one segment are not joined over it, and its parts keep it.
         memory.protect(0x10_0000, 0x10_8000, protection::READ, |_, _| Ok(())).unwrap();
@@ -647,13 +654,30 @@ mod tests {
         memory.insert(area(0x10_4000, mark::FILLED, 0)).unwrap();
         memory.insert(area(0x10_8000, 0, 9)).unwrap();
         memory.insert(area(0x10_c000, 0, 0)).unwrap();
-        memory.mark(0x10_c000, 0x11_0000, mark::SEALED).unwrap();
+        memory.mark(0x10_c000, 0x11_0000, [0, mark::SEALED]).unwrap();
         let found: Vec<_> = memory.parts(0x10_1000, 0x20_0000).map(|part| (part.start, part.is_anonymous())).collect();
         assert_eq!(found, [(0x10_1000, true), (0x10_4000, false), (0x10_8000, false), (0x10_c000, false)]);
         // Parts keep what is known of the whole.
         memory.protect(0x10_5000, 0x10_6000, protection::READ, |_, _| Ok(())).unwrap();
         assert!(memory.parts(0x10_4000, 0x10_8000).all(|part| !part.is_anonymous()));
         assert!(!memory.is_sealed(0, 0x10_c000) && memory.is_sealed(0, 0x10_c001));
+    }
+
+    #[test]
+    fn what_is_said_of_forks_can_be_taken_back() {
+        let mut memory = none();
+        memory.insert(Area { start: 0x10_0000, end: 0x11_0000, segment: 1, ..Area::default() }).unwrap();
+        memory.mark(0x10_4000, 0x10_8000, [0, mark::NOT_FORKED]).unwrap();
+        memory.mark(0x10_4000, 0x10_c000, [0, mark::WIPED]).unwrap();
+        let marks = |memory: &Memory| memory.areas().iter().map(|area| area.marks).collect::<Vec<_>>();
+        assert_eq!(marks(&memory), [0, mark::OF_FORKS, mark::WIPED, 0]);
+        assert!(memory.areas().iter().all(Area::is_anonymous));
+        memory.mark(0x10_0000, 0x11_0000, [mark::WIPED, 0]).unwrap();
+        assert_eq!(marks(&memory), [0, mark::NOT_FORKED, 0]);
+        memory.mark(0x10_6000, 0x10_7000, [mark::NOT_FORKED, 0]).unwrap();
+        assert_eq!(memory.areas().len(), 5);
+        memory.mark(0, 0x20_0000, [mark::NOT_FORKED, 0]).unwrap();
+        assert_eq!(marks(&memory), [0]);
     }
 
     #[test]

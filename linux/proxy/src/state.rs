@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0011;
+pub const VERSION: u64 = 0x5045_4c41_5354_0012;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -94,6 +94,9 @@ pub struct ProcessState {
     pub child: u64,
     /// Where a child of vfork, which is being forked, has its parent's stack; 0 = nowhere.
     pub vfork_stack_at: u64,
+    /// Not 0: a child being forked has also what it is not to have (MADV_DONTFORK,
+    /// MADV_WIPEONFORK).
+    pub child_has_all: u64,
     /// What of the memory map belongs to files.
     pub pieces: Pieces,
     /// Descriptors.

@@ -16,6 +16,7 @@ use super::counters;
 use super::entry;
 use super::errors::{Failure, Outcome};
 use super::fd::close_description;
+use super::mapping;
 use super::poll;
 use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
@@ -44,6 +45,8 @@ struct CloneOptions {
     shares_stack: bool,
     /// The child has no handlers.
     clears_handlers: bool,
+    /// The child would have this process' very memory on Linux (CLONE_VM), so it has all of it.
+    has_all_memory: bool,
 }
 
 /// `EINVAL` for what there is not, as in a Linux without namespaces, and for what is shared by
@@ -80,6 +83,7 @@ impl CloneOptions {
             is_vfork: flags & CLONE_VFORK != 0,
             shares_stack: flags & CLONE_VFORK != 0 && flags & CLONE_VM != 0,
             clears_handlers: flags & CLONE_CLEAR_SIGHAND != 0,
+            has_all_memory: flags & CLONE_VM != 0,
         }
     }
 }
@@ -174,7 +178,8 @@ pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
 
 /// fork, or vfork.
 pub async fn fork(is_vfork: bool) -> Outcome {
-    copy(CloneOptions { is_vfork, shares_stack: is_vfork, end_signal: SIGCHLD, ..CloneOptions::default() }).await
+    let vfork = CloneOptions { is_vfork, shares_stack: is_vfork, has_all_memory: is_vfork, ..CloneOptions::default() };
+    copy(CloneOptions { end_signal: SIGCHLD, ..vfork }).await
 }
 
 async fn copy(options: CloneOptions) -> Outcome {
@@ -262,6 +267,7 @@ async fn fill(options: &CloneOptions, forked: &Forked, child: Handle) -> Result<
     let (first, handlers) = with_block(|block| {
         let first = block.first;
         (block.process.child, block.process.child_id_at) = (forked.process.into(), options.child_id_at);
+        block.process.child_has_all = options.has_all_memory.into();
         block.process.vfork_stack_at = match options.is_vfork {
             true if options.shares_stack => forking.registers.rsp,
             true => vfork::NOTHING,
@@ -308,6 +314,9 @@ pub fn adopt(proxy: &'static Proxy) -> ! {
     poll::begin();
     vfork::begin();
     listen();
+    if with_state(|state| state.child_has_all == 0) && mapping::begin_child() && shared_files::is_active() {
+        runtime::block_on(shared_files::drop_unused());
+    }
     // It fails only if the server is gone, and everything with it.
     let _ = proxy.process.here();
     entry::install(proxy.signal_bits);

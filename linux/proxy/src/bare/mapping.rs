@@ -10,7 +10,7 @@ use core::ops::Range;
 use personality::Errno;
 use personality::descriptors::Description;
 use personality::flags::*;
-use personality::mapping::{Discard, check_access, discard_of, is_shared};
+use personality::mapping::{Advice, check_access, is_shared};
 use personality::memory::{Area, PAGE, STACK_TOP, mark, protection, round_up, stack_bytes};
 use personality::state::ProcessState;
 
@@ -41,6 +41,12 @@ fn normal(requested: u64) -> u32 {
 fn drop_if_unused(segment: u64, near: u64) -> bool {
     let is_used = segment == 0 || with_state(|state| state.memory.uses(segment, near));
     if !is_used {
+        with_state(|state| {
+            // A heap that went whole grows again in another segment.
+            if state.heap_segment == segment {
+                state.heap_segment = 0;
+            }
+        });
         let _ = sys::cap_drop(Handle(segment));
     }
     is_used
@@ -362,24 +368,44 @@ pub fn try_mprotect(start: u64, bytes: u64, access: u64) -> Option<Outcome> {
 /// out the rest.
 pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
     let (start, end) = range(start, bytes)?;
-    let discard = discard_of(advice)?;
-    if discard != Discard::Nothing {
+    let advice = Advice::of(advice)?;
+    if advice != Advice::Hint {
         let parts: Vec<Area> = with_state(|state| state.memory.parts(start, end).collect());
         for part in parts {
-            match part.is_anonymous() {
-                true if part.segment != 0 => {
-                    // SAFETY: the program's own memory, of which the proxy keeps no slice; it asked
-                    // for zeroes.
-                    unsafe { sys::segment_discard(Handle(part.segment), part.first_page, part.pages()) }
-                        .map_err(|_| Errno::EINVAL)?;
+            if advice.wants_own() && !part.is_anonymous() {
+                return Err(Errno::EINVAL.into());
+            }
+            match advice {
+                Advice::Fork(marks) | Advice::ForkOwn(marks) => {
+                    with_state(|state| state.memory.mark(part.start, part.end, marks))?;
                 }
-                false if discard == Discard::OwnOnly => return Err(Errno::EINVAL.into()),
-                _ => {}
+                _ => discard(&part)?,
             }
         }
     }
     let is_there = with_state(|state| state.memory.allows(start, end - start, 0));
     if is_there { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// Makes an area zeroes, if it is the program's own and of no file.
+fn discard(area: &Area) -> Result<(), Errno> {
+    if !area.is_anonymous() || area.segment == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's own memory, of which the proxy keeps no slice; it asked for zeroes.
+    unsafe { sys::segment_discard(Handle(area.segment), area.first_page, area.pages()) }.map_err(|_| Errno::EINVAL)
+}
+
+/// A forked child begins: it has not what its parent said it is not to have (MADV_DONTFORK), and
+/// zeroes where that said so (MADV_WIPEONFORK). Gives whether anything went.
+pub fn begin_child() -> bool {
+    let of_forks = |area: &&Area| area.marks & mark::OF_FORKS != 0;
+    let marked: Vec<Area> = with_state(|state| state.memory.areas().iter().filter(of_forks).copied().collect());
+    for area in &marked {
+        // Whole areas go, so nothing has to be cut; and what is there can be discarded.
+        let _ = if area.marks & mark::NOT_FORKED != 0 { unmap(area.start, area.end) } else { discard(area) };
+    }
+    !marked.is_empty()
 }
 
 /// msync, when what was stored has been brought to the file: is all of it mapped?
@@ -434,7 +460,7 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     }
     let keep_marks = |start, end| match area.marks {
         0 => Ok(()),
-        marks => with_state(|state| state.memory.mark(start, end, marks)),
+        marks => with_state(|state| state.memory.mark(start, end, [0, marks])),
     };
     if with_state(|state| state.memory.is_free(old_end, new_end)) {
         map_zeroed(old_end, new_end, area.protection)?;
@@ -492,7 +518,7 @@ pub fn brk(wish: u64) -> Outcome {
     }
     let moved = match new_end.cmp(&old_end) {
         core::cmp::Ordering::Equal => true,
-        core::cmp::Ordering::Less => shrink_heap(segment, start, new_end, old_end),
+        core::cmp::Ordering::Less => shrink_heap(start, new_end, old_end),
         core::cmp::Ordering::Greater => grow_heap(segment, start, old_end, new_end),
     };
     if moved {
@@ -501,14 +527,13 @@ pub fn brk(wish: u64) -> Outcome {
     Ok(if moved { wish } else { end })
 }
 
-fn shrink_heap(segment: u64, start: u64, new_end: u64, old_end: u64) -> bool {
+fn shrink_heap(start: u64, new_end: u64, old_end: u64) -> bool {
     if unmap(new_end, old_end).is_err() {
         return false;
     }
-    if new_end == start {
-        // The last piece went, and the segment with it.
-        with_state(|state| state.heap_segment = 0);
-    } else {
+    // With the last piece the segment went.
+    let segment = with_state(|state| state.heap_segment);
+    if segment != 0 {
         // SAFETY: what goes away was unmapped just now.
         let _ = unsafe { sys::segment_set_pages(Handle(segment), (new_end - start) / PAGE) };
     }
@@ -524,10 +549,12 @@ fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
     if !with_state(may) {
         return false;
     }
+    let first_page = (old_end - start) / PAGE;
+    let area =
+        |segment| Area { start: old_end, end: new_end, segment, first_page, protection: access, ..Area::default() };
     if held == 0 {
         let Ok(made) = segment(pages) else { return false };
-        let area = Area { start, end: new_end, segment: made.0, protection: access, ..Area::default() };
-        if map_segment(area).is_err() {
+        if map_segment(area(made.0)).is_err() {
             let _ = sys::cap_drop(made);
             return false;
         }
@@ -535,10 +562,5 @@ fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
         return true;
     }
     // SAFETY: it only grows.
-    if unsafe { sys::segment_set_pages(Handle(held), pages) }.is_err() {
-        return false;
-    }
-    let first_page = (old_end - start) / PAGE;
-    let area = Area { start: old_end, end: new_end, segment: held, first_page, protection: access, ..Area::default() };
-    map_segment(area).is_ok()
+    unsafe { sys::segment_set_pages(Handle(held), pages) }.is_ok() && map_segment(area(held)).is_ok()
 }

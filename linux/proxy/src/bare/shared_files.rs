@@ -159,7 +159,7 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
         with_state(|state| state.pieces.add(Piece { common, description, inode, from, to }))?;
     }
     if !is_writer {
-        with_state(|state| state.memory.mark(start, start + place.bytes, mark::SEALED))?;
+        with_state(|state| state.memory.mark(start, start + place.bytes, [0, mark::SEALED]))?;
     }
     Ok(start)
 }

@@ -184,8 +184,57 @@ static void stacks(void) {
     check("300 threads with stacks of 8 MiB", done == 300, done);
 }
 
+// What is at an address: 256 if nothing is.
+static int at(const char *address) {
+    int ends[2];
+    unsigned char found = 0;
+    pipe(ends);
+    long done = write(ends[1], address, 1);
+    if (done == 1) read(ends[0], &found, 1);
+    close(ends[0]), close(ends[1]);
+    return done == 1 ? found : errno == EFAULT ? 256 : 257;
+}
+
+// What a child is not to have, or to have as zeroes.
+static void forked(void) {
+    char *memory = own(6 * PAGE, PROT_READ | PROT_WRITE), *common = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *heap = (char *)(((unsigned long)sbrk(9 * PAGE) + PAGE - 1) & -PAGE);
+    touch(memory, 6 * PAGE, 5), touch(heap, 8 * PAGE, 5);
+    *common = 5;
+    int result = madvise(memory + PAGE, 2 * PAGE, MADV_DONTFORK) | madvise(memory + 4 * PAGE, PAGE, MADV_WIPEONFORK)
+        | madvise(heap, 8 * PAGE, MADV_DONTFORK) | madvise(common, PAGE, MADV_DONTFORK);
+    check("advices about forks", !result, errno);
+    int child = fork();
+    if (!child) {
+        int missing = at(memory + PAGE) == 256 && at(memory + 2 * PAGE) == 256 && at(heap) == 256 && at(common) == 256;
+        int there = at(memory) == 5 && at(memory + 3 * PAGE) == 5 && at(memory + 5 * PAGE) == 5 && at(memory + 4 * PAGE) == 0;
+        char *more = sbrk(2 * PAGE), *again = mmap(memory + PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        int grows = more != (void *)-1 && (*more = 6) && again == memory + PAGE && *again == 0;
+        memory[4 * PAGE] = *again = 7;
+        int grandchild = fork();
+        if (!grandchild) _exit(at(memory + 4 * PAGE) == 0 && at(memory + PAGE) == 7 && at(memory + 2 * PAGE) == 256 ? 7 : 8);
+        _exit(!missing ? 3 : !there ? 4 : !grows ? 5 : ended(grandchild) == 7 && memory[4 * PAGE] == 7 ? 7 : 6);
+    }
+    int found = ended(child);
+    check("a child has not what it is not to have", found == 7, found);
+    check("its parent has all", memory[PAGE] == 5 && memory[4 * PAGE] == 5 && *heap == 5 && *common == 5, 0);
+    child = vfork();
+    if (!child) _exit(memory[PAGE] == 5 && memory[4 * PAGE] == 5 ? 7 : 8);
+    check("one that borrows its parent's memory has all", ended(child) == 7, 0);
+    result = madvise(memory, PAGE, MADV_DONTNEED) | madvise(memory + PAGE, 4 * PAGE, MADV_DONTNEED);
+    check("what is not forked can be discarded", !result && !memory[0] && !memory[PAGE] && !memory[4 * PAGE] && memory[5 * PAGE] == 5, result);
+    madvise(memory, 6 * PAGE, MADV_DOFORK), madvise(memory, 6 * PAGE, MADV_KEEPONFORK);
+    touch(memory, 6 * PAGE, 4);
+    child = fork();
+    if (!child) _exit(memory[PAGE] == 4 && memory[4 * PAGE] == 4 ? 7 : 8);
+    check("and is forked again", ended(child) == 7, 0);
+    munmap(memory, 6 * PAGE), munmap(common, PAGE);
+    madvise(heap, 8 * PAGE, MADV_DOFORK);
+}
+
 int main(void) {
     alarm(100);
+    forked();
     edges();
     moved();
     discarded();

@@ -82,6 +82,22 @@ SEEN(madvise_advice, MADV_DONTNEED_LOCKED) { return seen_madvise_advice_MADV_DON
 // When is not said, and what is stored later stays.
 SEEN(madvise_advice, MADV_FREE) { char *at = mapped(PROT_READ | PROT_WRITE, 0); *at = 'x'; if (madvise(at, PAGE, value) || *at && *at != 'x') return 0; *at = 'y'; return *at == 'y'; }
 
+// What a child finds of memory: its byte, or 9 where there is none.
+static char *advised;
+static int reads_it(long unused) {
+    int ends[2];
+    return pipe(ends) ? 8 : write(ends[1], advised, 1) == 1 ? *advised : errno == EFAULT ? 9 : 8;
+}
+static int is_forked(long first, long second, int expected) {
+    advised = mapped(PROT_READ | PROT_WRITE, 0);
+    *advised = 5;
+    return madvise(advised, PAGE, first) == 0 && madvise(advised, PAGE, second) == 0 && child_finds(reads_it, 0) == expected && *advised == 5;
+}
+SEEN(madvise_advice, MADV_DONTFORK) { return is_forked(value, value, 9); }
+SEEN(madvise_advice, MADV_DOFORK) { return is_forked(MADV_DONTFORK, value, 5); }
+SEEN(madvise_advice, MADV_WIPEONFORK) { return is_forked(value, value, 0) && fails_by(madvise(mapped(PROT_READ, MAP_SHARED), PAGE, value), EINVAL); }
+SEEN(madvise_advice, MADV_KEEPONFORK) { return is_forked(MADV_WIPEONFORK, value, 5); }
+
 TRY(msync_flags) { return syscall(SYS_msync, mapped(PROT_READ, 0), PAGE, value); }
 SEES(msync_flags) {
     int file = opened(O_RDWR);
