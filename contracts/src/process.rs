@@ -170,9 +170,9 @@ pub struct ChildNews {
     pub cpu_ns: u64,
 }
 
-/// Interval timers of a process that send signals: the first is `alarm(2)`'s, the last two look
+/// Interval timers of a process that send signals: the first is `alarm(2)`'s, the last three look
 /// after the time that it used.
-pub const TIMERS_MAX: u32 = 35;
+pub const TIMERS_MAX: u32 = 36;
 /// Processes of one branch: a program with all that descends from it. The first program's is what
 /// descends from it without exec; exec there begins a branch, for which the first program's has a
 /// place less. A fork bomb reaches this and then only gets errors, while other branches have room.

@@ -11,6 +11,7 @@ use crate::errno::Errno;
 use crate::layouts::Limit;
 use crate::memory::{STACK_BYTES, STACK_BYTES_MAX};
 use crate::signals::QUEUED_MAX;
+use crate::signals::number::{SIGKILL, SIGXCPU};
 
 /// Numbers of resources (RLIMIT_*).
 #[allow(missing_docs)]
@@ -36,6 +37,7 @@ const RESOURCES: usize = 16;
 pub const DESCRIPTORS_SOFT: u64 = 1024;
 /// No limit (RLIM_INFINITY).
 pub const UNLIMITED: u64 = u64::MAX;
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// The limits of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -53,12 +55,6 @@ const fn most(resource: u64) -> u64 {
         resource::CORE | resource::MESSAGES | resource::NICE | resource::REAL_TIME => 0,
         _ => UNLIMITED,
     }
-}
-
-/// Does nothing watch over a limit that Linux does, so that it is only told?
-pub fn is_only_told(resource: u64, new: Limit) -> bool {
-    let is_unwatched = matches!(resource, resource::CPU | resource::SIGNALS);
-    is_unwatched && new.current < most(resource)
 }
 
 impl Default for Limits {
@@ -98,6 +94,27 @@ impl Limits {
     pub fn processes(&self) -> Option<u32> {
         let limit = self.soft(resource::PROCESSES);
         u32::try_from(limit).ok().filter(|_| limit < most(resource::PROCESSES))
+    }
+
+    /// How much of the processor the process may have used before it is told (RLIMIT_CPU), at
+    /// least 1. `None` if there is no limit.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let seconds = self.soft(resource::CPU);
+        (seconds != UNLIMITED).then(|| seconds.saturating_mul(NS_PER_S).max(1))
+    }
+
+    /// The process has used so much of the processor. Gives the signal that this brings: SIGKILL at
+    /// the hard limit; at the soft one SIGXCPU, and the limit is a second more then, as on Linux.
+    pub fn meet_cpu(&mut self, used_ns: u64) -> Option<u8> {
+        let limit = &mut self.0[resource::CPU as usize];
+        let is_met = |seconds: u64| used_ns / NS_PER_S >= seconds;
+        if false && is_met(limit.maximum) {
+            return Some(SIGKILL);
+        }
+        is_met(limit.current).then(|| {
+            limit.current += 1;
+            SIGXCPU
+        })
     }
 
     /// May a limit become this one? `EINVAL`; `EPERM` for who raises a hard limit and is not user
@@ -196,8 +213,19 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_watches_over_is_known() {
-        assert!(is_only_told(CPU, limit(1, UNLIMITED)) && is_only_told(SIGNALS, limit(0, 0)));
-        assert!(!is_only_told(CPU, limit(UNLIMITED, UNLIMITED)) && !is_only_told(FILE_BYTES, limit(3, 3)));
+    fn who_used_too_much_is_told_each_second_and_then_killed() {
+        let mut limits = Limits::default();
+        assert_eq!((limits.cpu_ns(), limits.meet_cpu(u64::MAX)), (None, None));
+        limits.set(CPU, limit(1, 3), false).unwrap();
+        assert_eq!((limits.cpu_ns(), limits.meet_cpu(NS_PER_S - 1)), (Some(NS_PER_S), None));
+        assert_eq!((limits.meet_cpu(NS_PER_S), limits.get(CPU)), (Some(SIGXCPU), Ok(limit(2, 3))));
+        assert_eq!((limits.meet_cpu(NS_PER_S), limits.cpu_ns()), (None, Some(2 * NS_PER_S)));
+        assert_eq!(limits.meet_cpu(2 * NS_PER_S + 5), Some(SIGXCPU));
+        assert_eq!((limits.meet_cpu(3 * NS_PER_S - 1), limits.meet_cpu(3 * NS_PER_S)), (None, Some(SIGKILL)));
+        // No seconds at all are used up at once.
+        limits.set(CPU, limit(0, 1), false).unwrap();
+        assert_eq!((limits.cpu_ns(), limits.meet_cpu(1), limits.get(CPU)), (Some(1), Some(SIGXCPU), Ok(limit(1, 1))));
+        limits.set(CPU, limit(UNLIMITED - 1, UNLIMITED), true).unwrap();
+        assert_eq!((limits.cpu_ns(), limits.meet_cpu(UNLIMITED - 1)), (Some(u64::MAX), None));
     }
 }

@@ -17,7 +17,7 @@ use crate::errno::Errno;
 use crate::identity::Identity;
 use crate::layouts::Limit;
 use crate::limits::{Limits, UNLIMITED, resource};
-use crate::memory::{Area, Memory};
+use crate::memory::{Area, Memory, protection};
 use crate::path::PATH_MAX;
 use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
@@ -163,19 +163,33 @@ impl ProcessState {
         let old = self.limits.get(resource)?;
         self.limits.set(resource, new, self.identity.is_root())?;
         self.descriptors.set_end(self.limits.soft(resource::DESCRIPTORS));
+        self.signals.set_queued_max(self.limits.soft(resource::SIGNALS));
         Ok(old)
     }
 
     /// May `bytes` be mapped in the place of what lies at `over`? `ENOMEM` beyond RLIMIT_AS and,
     /// for what is the program's own to write, beyond RLIMIT_DATA.
     pub fn may_map(&self, bytes: u64, over: Range<u64>, is_data: bool) -> Result<(), Errno> {
-        let fits = |resource: u64, counts: fn(&Area) -> bool| {
-            let limit = self.limits.soft(resource);
-            let mapped = |range: Range<u64>| self.memory.bytes(range, counts);
-            limit == UNLIMITED || (mapped(0..u64::MAX) - mapped(over.clone())).saturating_add(bytes) <= limit
-        };
-        let may = fits(resource::ADDRESSES, |_| true) && (!is_data || fits(resource::DATA, Area::is_data));
+        let data_fits = || self.fits(resource::DATA, Area::is_data, bytes, over.clone());
+        let may = self.fits(resource::ADDRESSES, |_| true, bytes, over.clone()) && (!is_data || data_fits());
         if may { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// May all of a range be written from now on? `ENOMEM` if that is more of the program's own
+    /// than RLIMIT_DATA allows.
+    pub fn may_open(&self, range: Range<u64>) -> Result<(), Errno> {
+        let opened = |area: &Area| Area { protection: protection::WRITE, ..*area }.is_data() && !area.is_data();
+        let may = self.limits.soft(resource::DATA) == UNLIMITED
+            || self.fits(resource::DATA, Area::is_data, self.memory.bytes(range, opened), 0..0);
+        if may { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Do `bytes` more fit into a limit that bounds what `counts`, in the place of what lies at
+    /// `over`?
+    fn fits(&self, resource: u64, counts: fn(&Area) -> bool, bytes: u64, over: Range<u64>) -> bool {
+        let limit = self.limits.soft(resource);
+        let mapped = |range: Range<u64>| self.memory.bytes(range, counts);
+        limit == UNLIMITED || (mapped(0..u64::MAX) - mapped(over)).saturating_add(bytes) <= limit
     }
 }
 
@@ -214,7 +228,7 @@ mod tests {
     use super::*;
     use crate::descriptors::{Description, server};
     use crate::limits::DESCRIPTORS_SOFT;
-    use crate::memory::{PAGE, protection};
+    use crate::memory::PAGE;
     use contracts::process::Ids;
     use zerocopy::FromZeros;
 
@@ -236,6 +250,9 @@ mod tests {
         let few = Limit { current: 2, maximum: 8 };
         assert_eq!(state.set_limit(resource::DESCRIPTORS, few).map(|old| old.current), Ok(DESCRIPTORS_SOFT));
         assert_eq!(state.set_limit(resource::CPU, few).map(|old| old.current), Ok(UNLIMITED));
+        assert!(state.signals.has_room(None));
+        state.set_limit(resource::SIGNALS, Limit { current: 0, maximum: 8 }).unwrap();
+        assert!(!state.signals.has_room(None));
         assert_eq!((open(state), open(state), open(state)), (Ok(0), Ok(1), Err(Errno::EMFILE)));
         // What is refused changes nothing.
         assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 8 }), Err(Errno::EINVAL));
@@ -274,5 +291,10 @@ mod tests {
         state.set_limit(resource::DATA, Limit { current: 5 * PAGE, maximum: UNLIMITED }).unwrap();
         assert_eq!((state.may_map(2 * PAGE, 0..0, false), state.may_map(PAGE, 0..0, true)), (Ok(()), Ok(())));
         assert_eq!(state.may_map(2 * PAGE, 0..0, true), Err(Errno::ENOMEM));
+        // What can be written already is no more.
+        assert_eq!((state.may_open(0x10_0000..0x10_1000), state.may_open(0x20_0000..0x20_4000)), (Ok(()), Ok(())));
+        assert_eq!(state.may_open(0x10_0000..0x10_2000), Err(Errno::ENOMEM));
+        state.set_limit(resource::DATA, Limit { current: UNLIMITED, maximum: UNLIMITED }).unwrap();
+        assert_eq!(state.may_open(0..u64::MAX), Ok(()));
     }
 }

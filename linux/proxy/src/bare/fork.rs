@@ -22,6 +22,7 @@ use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
 use super::shared_files;
 use super::threads;
+use super::timers;
 use super::user::{self, with_block, with_state, with_thread};
 use super::vfork;
 use zerocopy::IntoBytes;
@@ -314,6 +315,7 @@ pub fn adopt(proxy: &'static Proxy) -> ! {
     poll::begin();
     vfork::begin();
     listen();
+    timers::watch_limit();
     if with_state(|state| state.child_has_all == 0) && mapping::begin_child() && shared_files::is_active() {
         runtime::block_on(shared_files::drop_unused());
     }

@@ -330,6 +330,9 @@ pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
     if access & protection::WRITE != 0 && with_state(|state| state.memory.is_sealed(start, end)) {
         return Err(Errno::EACCES.into());
     }
+    if access & protection::WRITE != 0 {
+        with_state(|state| state.may_open(start..end))?;
+    }
     if start < end {
         protect(start, end, access)?;
     }

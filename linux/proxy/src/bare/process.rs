@@ -6,7 +6,7 @@ use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, Proce
 use personality::Errno;
 use personality::flags::{O_NONBLOCK, WALL, WCLONE, WCONTINUED, WEXITED, WHOSE, WNOHANG, WNOWAIT, WUNTRACED, only};
 use personality::layouts::{ChildInfo, Limit, system_names};
-use personality::limits::{is_only_told, resource};
+use personality::limits::resource;
 use personality::signals::number::{SIGCHLD, SIGKILL};
 use personality::signals::{Cause, code};
 use personality::state::PARENT_UNKNOWN;
@@ -18,9 +18,10 @@ use super::process_handles;
 use super::proxy::proxy;
 use super::shared_files;
 use super::signals::child_code;
-use super::syscall::{log_end, log_once, log_refused};
+use super::syscall::{log_end, log_refused};
 use super::threads;
 use super::time::usage;
+use super::timers;
 use super::user::{self, with_state, with_thread};
 use super::vfork;
 use super::wait::answer;
@@ -287,13 +288,15 @@ pub fn set_limit(resource: u64, at: u64) -> Outcome {
 
 /// Changes a limit; gives the one before. A stack that may be larger is so at once.
 fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
+    // Linux takes the low 32 bits.
+    let resource = u64::from(resource as u32);
     if resource == resource::STACK {
         with_state(|state| state.limits.check(resource, new, state.identity.is_root()))?;
         mapping::grow_stack(new.current)?;
     }
     let old = with_state(|state| state.set_limit(resource, new))?;
-    if is_only_told(resource, new) {
-        log_once(160, "setrlimit of RLIMIT_CPU or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
+    if resource == resource::CPU {
+        timers::watch_limit();
     }
     Ok(old)
 }

@@ -20,7 +20,7 @@ use super::fast_io::Begun;
 use super::poll;
 use super::signals::cause_of;
 use super::threads;
-use super::timers::{self, Timers, UsedTimer};
+use super::timers::{self, Timers, USED_TIMERS, UsedTimer};
 use super::user::with_state;
 use super::wait::WaitQueue;
 
@@ -53,8 +53,8 @@ pub struct Proxy {
     pub candidates: RefCell<Candidates>,
     /// Those of timer_create.
     pub timers: RefCell<Timers>,
-    /// ITIMER_VIRTUAL and ITIMER_PROF.
-    pub used_timers: RefCell<[UsedTimer; 2]>,
+    /// ITIMER_VIRTUAL, ITIMER_PROF and RLIMIT_CPU.
+    pub used_timers: RefCell<[UsedTimer; USED_TIMERS]>,
     /// Numbers of files by the descriptions that name them, as far as anybody asked.
     pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
     /// Where event counters went for which a thread waited here.

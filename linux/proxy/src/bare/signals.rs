@@ -12,7 +12,7 @@ use personality::signal_frame::{
 };
 use personality::signals::number::*;
 use personality::signals::{
-    Action, AlternateStack, Cause, Delivery, ON_STACK, Posted, QUEUED_FIRST, STACK_DISABLED, Signals, code,
+    Action, AlternateStack, Cause, Delivery, ON_STACK, QUEUED_FIRST, STACK_DISABLED, Signals, code,
 };
 
 use super::entry::{self, machine};
@@ -391,10 +391,13 @@ pub async fn queue(process: u64, thread: Option<u64>, number: u64, info_at: u64)
         return Ok(0);
     }
     let cause = claimed(cause.words[0] as u32, cause.code, cause.words[1]);
-    let posted = match thread {
-        Some(thread) => threads::post_to(thread, number as u8, cause).ok_or(Errno::ESRCH)?,
-        None => threads::post(number as u8, cause),
-    };
-    let is_lost = posted == Posted::Known && number >= u64::from(QUEUED_FIRST);
-    if is_lost { Err(Errno::EAGAIN.into()) } else { Ok(0) }
+    let is_queued = number >= u64::from(QUEUED_FIRST) && cause.code != code::SI_USER;
+    if is_queued && !threads::has_room(thread).ok_or(Errno::ESRCH)? {
+        return Err(Errno::EAGAIN.into());
+    }
+    match thread {
+        Some(thread) => drop(threads::post_to(thread, number as u8, cause).ok_or(Errno::ESRCH)?),
+        None => drop(threads::post(number as u8, cause)),
+    }
+    Ok(0)
 }

@@ -38,7 +38,7 @@ use super::user::{self, first_thread, with_state, with_thread};
 use super::{counters, futex};
 
 mod posting;
-pub use posting::{post, post_to, tell_readers};
+pub use posting::{has_room, post, post_to, tell_readers};
 
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
 /// smaller.

@@ -6,16 +6,17 @@
 
 use alloc::vec::Vec;
 
-use contracts::process::{TIMERS_MAX, TimerStart, TimerState};
+use contracts::process::{Ended, TIMERS_MAX, TimerStart, TimerState};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
 use personality::layouts::{IntervalTimer, SignalEvent, TimeSpec, TimeVal, TimerSpec};
-use personality::signals::number::{SIGALRM, SIGPROF, SIGVTALRM};
+use personality::signals::number::{SIGALRM, SIGKILL, SIGPROF, SIGVTALRM};
 use personality::signals::{Cause, Posted, code};
 
 use super::errors::{Failure, Outcome};
 use super::input_output::description;
+use super::process;
 use super::proxy::proxy;
 use super::threads;
 use super::time::{is_of_day, moment, own_used_ns};
@@ -23,10 +24,14 @@ use super::user::{self, with_state};
 
 /// The process server's number of the timer of alarm and setitimer; the program's others follow.
 const REAL: u32 = 0;
-/// The first number past those of timer_create; those of ITIMER_VIRTUAL and ITIMER_PROF follow.
-const OWN_MAX: u32 = TIMERS_MAX - USED.len() as u32;
+/// The first number past those of timer_create; those of used time follow.
+const OWN_MAX: u32 = TIMERS_MAX - USED_TIMERS as u32;
 /// What ITIMER_VIRTUAL and ITIMER_PROF send.
 const USED: [u8; 2] = [SIGVTALRM, SIGPROF];
+/// The timer of used time that watches over RLIMIT_CPU.
+const LIMIT: usize = USED.len();
+/// Timers of used time.
+pub const USED_TIMERS: usize = LIMIT + 1;
 /// How often used time is looked at, at most; and of a process that uses none, at least.
 const LOOK_NS: [u64; 2] = [4_000_000, 64_000_000];
 /// CLOCK_MONOTONIC, CLOCK_BOOTTIME and its alarm form.
@@ -107,6 +112,27 @@ pub async fn interval(which: u64, at: u64) -> Outcome {
     Ok(0)
 }
 
+/// RLIMIT_CPU was set, met or inherited: has used time looked at when it could be met.
+pub fn watch_limit() {
+    let due_ns = with_state(|state| state.limits.cpu_ns()).unwrap_or(0);
+    // Who has none, and a child of such a one, pays for nothing here.
+    if proxy().used_timers.borrow()[LIMIT].due_ns != due_ns {
+        let seen = (own_used_ns(), runtime::now_ns());
+        proxy().used_timers.borrow_mut()[LIMIT] = UsedTimer { due_ns, seen, ..UsedTimer::default() };
+        look_later(LIMIT);
+    }
+}
+
+/// RLIMIT_CPU is met, or has been changed meanwhile.
+fn meet_limit(used_ns: u64) {
+    match with_state(|state| state.limits.meet_cpu(used_ns)) {
+        Some(SIGKILL) => process::end(Ended::Signalled(SIGKILL)),
+        Some(signal) => drop(threads::post(signal, Cause::of_process(code::SI_KERNEL, 0))),
+        None => {}
+    }
+    watch_limit();
+}
+
 /// A timer of the time that the process uses: looked after when it could be due at the earliest.
 #[derive(Clone, Copy, Default)]
 pub struct UsedTimer {
@@ -156,9 +182,12 @@ fn look_later(index: usize) {
 }
 
 fn look(index: usize) {
-    let is_due = proxy().used_timers.borrow_mut()[index].look(own_used_ns(), runtime::now_ns());
-    if is_due {
-        threads::post(USED[index], Cause::of_process(code::SI_KERNEL, 0));
+    let used_ns = own_used_ns();
+    let is_due = proxy().used_timers.borrow_mut()[index].look(used_ns, runtime::now_ns());
+    match USED.get(index).filter(|_| is_due) {
+        Some(signal) => drop(threads::post(*signal, Cause::of_process(code::SI_KERNEL, 0))),
+        None if is_due => return meet_limit(used_ns),
+        None => {}
     }
     look_later(index);
 }
@@ -285,7 +314,7 @@ pub fn delete_all() {
 /// The process server says that one expired.
 pub fn expired(number: u32, times: u64) {
     if let Some(index) = number.checked_sub(OWN_MAX) {
-        return look(index as usize % USED.len());
+        return look(index as usize % USED_TIMERS);
     }
     let Some(id) = number.checked_sub(REAL + 1) else {
         threads::post(SIGALRM, Cause::of_process(code::SI_KERNEL, 0));

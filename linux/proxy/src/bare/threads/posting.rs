@@ -50,6 +50,17 @@ pub fn tell_readers() {
     proxy().wait_queue.signalled();
 }
 
+/// Can a signal be queued with its data, for the process or for a thread of it (RLIMIT_SIGPENDING)?
+/// `None` if there is no such thread.
+pub fn has_room(thread: Option<u64>) -> Option<bool> {
+    let Some(id) = thread else { return Some(with_state(|state| state.signals.has_room(None))) };
+    let place = with(|threads| threads.find(|thread| thread.id == id))?;
+    let before = work_for(place);
+    let has_room = with_signals(|signals, thread| signals.has_room(Some(thread)));
+    work_for(before);
+    Some(has_room)
+}
+
 /// A signal to one thread. `None` if there is none of that id.
 pub fn post_to(id: u64, signal: u8, cause: Cause) -> Option<Posted> {
     let place = with(|threads| threads.find(|thread| thread.id == id))?;

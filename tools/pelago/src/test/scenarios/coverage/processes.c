@@ -255,9 +255,38 @@ static int is_limited(long resource) {
     case RLIMIT_FSIZE: return pwrite(file, "0123456789", 10, 10) == 5 && fails_by(pwrite(file, "x", 1, 15), EFBIG);
     case RLIMIT_NOFILE: while (dup(0) >= 0) {} return errno == EMFILE && fails_by(dup2(0, 12), EBADF) && dup2(0, 11) == 11;
     case RLIMIT_STACK: return deep(3000) == 0;
+    case RLIMIT_DATA: {
+        char *read_only = mmap(NULL, 64 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (!fails_by(mprotect(read_only, 64 << 20, PROT_READ | PROT_WRITE), ENOMEM) || mprotect(read_only, PAGE, PROT_READ | PROT_WRITE)) return 4;
+    } // fall through
     default: return fails_by((long)mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), ENOMEM);
     }
 }
+// No second is used up at once: that is told. A child has the limit too, and none of the time; the last second ends it.
+static volatile sig_atomic_t told_of_time;
+static void tell_time(int unused) { told_of_time++; }
+static int uses_up(long resource) {
+    struct rlimit limit = { 0, 1 };
+    signal(SIGXCPU, tell_time);
+    if (setrlimit(resource, &limit)) return 3;
+    for (int tries = 0; !told_of_time && tries < 50; tries++) use_ms(10);
+    if (told_of_time != 1 || getrlimit(resource, &limit) || limit.rlim_cur != 1 || limit.rlim_max != 1) return 4;
+    pid_t child = fork();
+    if (!child) use_ms(700), told_of_time == 1 || (_exit(5), 0), use_ms(3000), _exit(6);
+    return ended(child) == 1000 + SIGKILL ? 1 : 7;
+}
+SEEN(setrlimit_resources, RLIMIT_CPU) { return child_finds(uses_up, value) == 1; }
+// In Linux the user's other processes count too.
+static int queues_few(long resource) {
+    int sent = 0;
+    union sigval data = { 0 };
+    sigset_t set;
+    sigemptyset(&set), sigaddset(&set, SIGRTMIN), sigprocmask(SIG_BLOCK, &set, NULL);
+    if (limit_to(resource, 3)) return 3;
+    while (sent < 9 && !sigqueue(getpid(), SIGRTMIN, data)) sent++;
+    return errno == EAGAIN && (is_linux ? sent <= 3 : sent == 3) && !kill(getpid(), SIGRTMIN);
+}
+SEEN(setrlimit_resources, RLIMIT_SIGPENDING) { return child_finds(queues_few, value) == 1; }
 SEES(setrlimit_resources) { return child_finds(is_limited, value) == 1; }
 
 static int uses(long whose) {
