@@ -145,7 +145,8 @@ fn a_folder_to_begin_in_must_be_there() {
 
 #[test]
 fn what_a_tree_has_below_a_library_is_no_lack() {
-    // The C library under another name, which no path of the loader's leads to, and a program that needs it.
+    // A program that needs the C library under another name, to which no path of the loader's
+    // leads.
     let replaced = |bytes: Vec<u8>| {
         let at = bytes.windows(10).position(|word| word == b"libc.so.6\0").expect("it needs the C library");
         [&bytes[..at], b"libq.so.6\0".as_slice(), &bytes[at + 10..]].concat()
