@@ -108,7 +108,7 @@ impl Limits {
     pub fn meet_cpu(&mut self, used_ns: u64) -> Option<u8> {
         let limit = &mut self.0[resource::CPU as usize];
         let is_met = |seconds: u64| used_ns / NS_PER_S >= seconds;
-        if false && is_met(limit.maximum) {
+        if is_met(limit.maximum) {
             return Some(SIGKILL);
         }
         is_met(limit.current).then(|| {

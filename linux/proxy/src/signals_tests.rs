@@ -154,7 +154,7 @@ fn a_limit_bounds_what_is_queued_for_each() {
     (0..2).for_each(|value| assert_eq!(signals.post(50, of(value), true), Posted::Kept));
     assert!(!signals.has_room(None) && signals.has_room(Some(&thread)));
     assert_eq!((signals.post(50, of(2), true), signals.post(10, of(3), true)), (Posted::Known, Posted::Kept));
-    (0..2).for_each(|value| drop(signals.post_to(&mut thread, 50, of(value))));
+    (0..2).for_each(|value| assert_eq!(signals.post_to(&mut thread, 50, of(value)), Posted::Kept));
     assert!(!signals.has_room(Some(&thread)));
     // What waits already stays, and there is never more than there is room for.
     signals.set_queued_max(0);
