@@ -18,11 +18,13 @@ use crate::{Failure, require, word};
 /// Words of the command line, and what holds without them.
 const SEED: (&str, u64) = ("fuzz.seed", 1);
 const CALLS: (&str, u64) = ("fuzz.calls", 100_000);
-/// Steps of a round, and of the first, which is to fill what components keep for good.
+/// Steps of a round, and of the first, in which stack, heap and what components keep for good grow.
+/// 2,000 were not enough.
 const STEPS: u64 = 20_000;
-const WARM_UP_STEPS: u64 = 2000;
-/// The round in which everything wild is tried once, and a share is filled.
-const THOROUGH_ROUND: u64 = 1;
+const WARM_UP_STEPS: u64 = 6000;
+/// The first rounds, in which everything wild is tried once, and a share is filled: in one more than
+/// is judged, since that, too, has stack and heap grow for good.
+const THOROUGH_ROUNDS: u64 = 2;
 /// Between two looks at the neighbour, and between two looks of ours at what came for us.
 const LOOK_STEPS: u64 = 1000;
 const REST_STEPS: u64 = 100;
@@ -107,7 +109,7 @@ impl Fuzzer {
         steps: u64,
     ) -> Result<(), Failure> {
         let mut target = Target::new(test_objects, &mut self.ledger, random, Finder::from_seed(self.seed));
-        if round == THOROUGH_ROUND {
+        if round < THOROUGH_ROUNDS {
             target.all_wild()?;
             target.flood()?;
         }

@@ -49,8 +49,8 @@ const SLEEPS: &str = r#"
 
 const CASES: [Case; 10] = [
     Case { name: "first", forks: 50, contexts: 0, entry: "spin", body: "for (;;);" },
-    // 2,000 do not fit: a program and what it forked are 420 processes at most (docs/limits.md), and
-    // fewer if they would not leave as much memory as they take.
+    // 2,000 do not fit: a program and what it forked are 420 processes at most (docs/limits.md),
+    // and fewer if they would not leave as much memory as they take.
     Case { name: "first-400", forks: 400, contexts: 0, entry: "spin", body: "for (;;);" },
     Case { name: "context", forks: 0, contexts: 1, entry: "spin", body: "for (;;);" },
     Case { name: "contexts-20", forks: 0, contexts: 20, entry: "spin", body: "for (;;);" },
