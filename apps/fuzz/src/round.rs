@@ -18,8 +18,8 @@ use crate::{Failure, require, word};
 /// Words of the command line, and what holds without them.
 const SEED: (&str, u64) = ("fuzz.seed", 1);
 const CALLS: (&str, u64) = ("fuzz.calls", 100_000);
-/// Steps of a round, and of the first, in which stack, heap and what components keep for good grow.
-/// 2,000 were not enough.
+/// Steps of a round, and of the first, in which stack, heap and what components keep for good
+/// grow: 2,000 were not enough.
 const STEPS: u64 = 20_000;
 const WARM_UP_STEPS: u64 = 6000;
 /// The first rounds, in which everything wild is tried once, and a share is filled: in one more than

@@ -66,7 +66,10 @@ const UNIT: &str = "unit";
 /// Runs what was chosen.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
-    matrix::thin(&mut chosen);
+    // Who names a family means all of it.
+    if options.name.is_empty() {
+        matrix::thin(&mut chosen);
+    }
     chosen.sort_by_key(|scenario| scenario.tier);
     let selection = Selection::new(&options.name, &chosen)?;
     chosen.retain(|scenario| {
