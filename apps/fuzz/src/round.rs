@@ -22,8 +22,8 @@ const CALLS: (&str, u64) = ("fuzz.calls", 100_000);
 /// grow: 2,000 were not enough.
 const STEPS: u64 = 20_000;
 const WARM_UP_STEPS: u64 = 6000;
-/// The first rounds, in which everything wild is tried once, and a share is filled: in one more than
-/// is judged, since that, too, has stack and heap grow for good.
+/// The first rounds, in which everything wild is tried once, and a share is filled: in one more
+/// than is judged, since that, too, has stack and heap grow for good.
 const THOROUGH_ROUNDS: u64 = 2;
 /// Between two looks at the neighbour, and between two looks of ours at what came for us.
 const LOOK_STEPS: u64 = 1000;
