@@ -85,7 +85,11 @@ fn change() -> impl Strategy<Value = Change> {
 /// All values below `value`, itself among them, as paths.
 fn paths(value: &Value, path: String, all: &mut Vec<String>) {
     match value {
-        Value::Object(parts) => parts.iter().for_each(|(name, part)| paths(part, format!("{path}/{name}"), all)),
+        // A byte that was changed before may have put either into a name.
+        Value::Object(parts) => parts.iter().for_each(|(name, part)| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            paths(part, format!("{path}/{name}"), all);
+        }),
         Value::Array(parts) => (0..).zip(parts).for_each(|(at, part)| paths(part, format!("{path}/{at}"), all)),
         _ => {}
     }
