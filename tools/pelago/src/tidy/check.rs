@@ -25,6 +25,8 @@ pub fn run() -> Result<ExitCode> {
         "pelago-tool",
         "--bin",
         "measure",
+        "--bin",
+        "pelago-sim",
         "--tests",
         "-p",
         "pelago-tool",
