@@ -232,6 +232,7 @@ async fn not_a_link(directory: u64, path: &str) -> Result<(), Failure> {
 /// process, as Linux does.
 async fn load(program: Program) -> Result<(), Failure> {
     let (program, file, image) = resolve(program).await?;
+    let real_path = file.path().await?;
     let linker = match file.interpreter(&image).await? {
         Some(path) => {
             let file = Opened::open(&path).await?;
@@ -258,7 +259,7 @@ async fn load(program: Program) -> Result<(), Failure> {
     let changes = vfork::changes();
     give_up_old();
     shared_files::drop_unused().await;
-    if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
+    if let Err(failure) = replace(&program, (&file, &real_path), &image, linker.as_ref(), random).await {
         runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
         process::end(Ended::Signalled(SIGKILL));
     }
@@ -329,7 +330,7 @@ fn give_up_old() {
 
 async fn replace(
     program: &Program,
-    file: &Opened,
+    (file, real_path): (&Opened, &str),
     image: &Image,
     linker: Option<&(Opened, Image)>,
     random: [u8; 16],
@@ -358,7 +359,7 @@ async fn replace(
     user::copy_out(stack.pointer, &stack.bytes)?;
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);
-        state.program = Text::new(&program.path);
+        state.program = Text::new(real_path);
         state.identity.run_program();
     });
     with_thread(|thread| {

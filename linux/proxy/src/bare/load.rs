@@ -18,6 +18,7 @@ use super::mapping;
 use super::places::{Place, whole};
 use super::proxy::proxy;
 use super::user::{self, Target, with_state};
+use super::wait::answer;
 
 /// An executable that was opened and checked; nothing of the program has changed yet.
 pub struct Opened {
@@ -61,6 +62,11 @@ impl Opened {
                 Err(failure)
             }
         }
+    }
+
+    /// The file's path, without the links by which it was named.
+    pub async fn path(&self) -> Result<String, Failure> {
+        Ok(answer(proxy().files_of(self.id)?.path_of(self.id)).await?)
     }
 
     /// The plan, if it is an ELF program.

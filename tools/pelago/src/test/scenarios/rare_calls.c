@@ -515,7 +515,17 @@ static void programs(void) {
     symlink("script", "/tmp/to-script");
     FAILS("not by a link", ELOOP, syscall(SYS_execveat, folder, "to-script", words, environment, AT_SYMLINK_NOFOLLOW));
     FAILS("flags that are not known", EINVAL, syscall(SYS_execveat, folder, "script", words, environment, 1));
-    unlink("/tmp/script"), unlink("/tmp/to-script");
+    // What is next to a program is looked for by its own path (`$ORIGIN` of the loader).
+    char real[256] = "", *by_link[] = { real, NULL };
+    readlink(self, real, sizeof real - 1);
+    symlink(real, "/tmp/to-program");
+    child = fork();
+    if (!child) {
+        execve("/tmp/to-program", by_link, (char *[]){ "LINKED=yes", NULL });
+        _exit(99);
+    }
+    check("a program that a link leads to knows where it is", ended(child) == 44, 0);
+    unlink("/tmp/script"), unlink("/tmp/to-script"), unlink("/tmp/to-program");
     close(script), close(folder), close(file);
 }
 
@@ -714,6 +724,11 @@ static void ids(void) {
 }
 
 int main(int count, char **words) {
+    if (getenv("LINKED")) {
+        char real[256] = "";
+        readlink("/proc/self/exe", real, sizeof real - 1);
+        return strcmp(real, words[0]) ? 45 : 44;
+    }
     if (count > 1) return getenv("A") && !strcmp(getenv("A"), "b") ? 42 : 43;
     umask(022);
     memory();
