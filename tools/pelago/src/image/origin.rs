@@ -13,16 +13,22 @@ pub struct Origin {
     pub files: Archive,
     /// The program's path in the guest.
     pub program: String,
+    /// Packages that were asked for.
+    pub packages: Vec<String>,
 }
 
 impl Origin {
-    /// What may be missing in the guest, as a remedy: the rest of the program's package.
+    /// What may be missing in the guest, as a remedy: the rest of the program's package, if nobody
+    /// asked for that.
     pub fn remedy(&self, status: u8) -> Option<String> {
         if status == 0 || BY_OTHERS.contains(&status) {
             return None;
         }
         let source = self.files.source(&in_root(&self.program))?;
         let package = package::lacking(source, |path| self.files.has_file(&in_root(&text(path))))?;
+        if self.packages.contains(&package) {
+            return None;
+        }
         let name = self.program.rsplit('/').next().unwrap_or_default();
         Some(format!("{name} belongs to {package}: add --package {package}"))
     }

@@ -343,7 +343,8 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Prepared
         drive: options.disk.as_ref().map(drive).transpose()?,
         ..Machine::new(options.machine, options.cpus, crate::machine::emulator::Accelerator::Tcg)
     };
-    Ok(Prepared { machine, origin: program.map(|program| Origin { files: archive, program }), disk })
+    let packages = options.package.clone();
+    Ok(Prepared { machine, origin: program.map(|program| Origin { files: archive, program, packages }), disk })
 }
 
 /// A printed command has nobody who would hand the guest a key.
