@@ -10,11 +10,14 @@ use contract::contract;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{BindError, InjectedFault};
-use crate::spawn::{Death, DomainId};
+use crate::spawn::{Death, DomainId, MemoryId};
 
 /// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run
 /// time.
 pub type ChannelId = u64;
+
+/// Most pages that [`Monitor::common`] makes at once, as it does nothing else meanwhile.
+pub const COMMON_PAGES_MAX: u64 = 1024;
 
 /// Status with which a component is ended that hangs, or does not come to serve.
 pub const STALLED: u64 = 124;
@@ -263,6 +266,21 @@ pub trait Monitor {
         kind: RegionKind,
         of: Option<u64>,
     ) -> Result<u64, MonitorError>;
+
+    /// Makes zeroed memory that Linux programs of a core can have in common, at most
+    /// [`COMMON_PAGES_MAX`]. `NoMemory` unless `spare_pages` stay free besides, and some for
+    /// others.
+    #[op]
+    async fn common(&self, core: u32, pages: u64, spare_pages: u64) -> Result<MemoryId, MonitorError>;
+
+    /// Gives a Linux domain a capability for such memory, which its forks inherit; the handle
+    /// there. `NotFound`.
+    #[op]
+    async fn lend(&self, core: u32, memory: MemoryId, domain: DomainId, is_writer: bool) -> Result<u64, MonitorError>;
+
+    /// Drops such memory: it goes with the last domain that has it. Fine if it is gone.
+    #[op(repeatable)]
+    async fn release(&self, core: u32, memory: MemoryId) -> Result<(), MonitorError>;
 
     /// Makes a domain that does not run yet. Its channels begin a new generation if
     /// `plan.generation` is not the first; those of a Linux domain do when it dies, so that they

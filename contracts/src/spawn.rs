@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// A domain as everybody names it: object id, home core in bits 63..48.
 pub type DomainId = u64;
 
+/// Memory that Linux programs of a core have in common: a number, the core in bits 63..48.
+pub type MemoryId = u64;
+
 /// As many as one answer has room for.
 pub const DISPATCHERS_AT_ONCE: usize = 64;
 
@@ -112,6 +115,20 @@ pub trait Spawn {
     /// [`DOMAINS_AT_ONCE`]. For a client that may have lost a `died`.
     #[op(repeatable)]
     async fn domains(&self, from: DomainId) -> Result<Vec<DomainId>, SpawnError>;
+
+    /// Makes zeroed memory that Linux programs on the core of `domain` can have in common, until
+    /// `release`. `NoMemory` unless `spare_pages` stay free besides.
+    #[op]
+    async fn common(&self, domain: DomainId, pages: u64, spare_pages: u64) -> Result<MemoryId, SpawnError>;
+
+    /// Gives a Linux domain a capability for such memory, which its forks inherit: the handle
+    /// there. `NotFound`: the memory or the domain is gone, or they are on two cores.
+    #[op]
+    async fn lend(&self, memory: MemoryId, domain: DomainId, is_writer: bool) -> Result<u64, SpawnError>;
+
+    /// Drops such memory: it goes with the last domain that has it. Fine if it is gone.
+    #[op(repeatable)]
+    async fn release(&self, memory: MemoryId) -> Result<(), SpawnError>;
 
     /// Pages charged to and processor time used by a domain.
     #[op(repeatable)]

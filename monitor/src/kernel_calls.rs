@@ -36,6 +36,14 @@ impl Machine for KernelCalls {
         sys::segment_alloc(Handle::ROOT_RAM, pages, if contiguous { segment::CONTIGUOUS } else { 0 })
     }
 
+    fn common(&mut self, pages: u64, spare_pages: u64) -> Result<Handle, Error> {
+        let (all_pages, _, free_pages) = sys::ram_stat(Handle::ROOT_RAM)?;
+        if free_pages < pages.saturating_add(spare_pages).saturating_add(all_pages / KEPT_PART) {
+            return Err(Error::NoMemory);
+        }
+        sys::segment_alloc(Handle::ROOT_RAM, pages, segment::EAGER | segment::COMMON).map(|(made, _)| made)
+    }
+
     fn segment_of(&mut self, ram: Handle, pages: u64) -> Result<Handle, Error> {
         sys::segment_alloc(ram, pages, 0).map(|(segment, _)| segment)
     }

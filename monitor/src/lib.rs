@@ -19,6 +19,7 @@ extern crate alloc;
 pub mod archive;
 mod channels;
 pub mod clock;
+mod common;
 mod create;
 mod devices;
 mod domains;
@@ -92,6 +93,7 @@ pub struct Registry<M> {
     domains: BTreeMap<DomainId, Domain>,
     channels: BTreeMap<ChannelId, channels::Channel>,
     regions: BTreeMap<String, Kept>,
+    common: common::Common,
     programs: BTreeMap<String, loader::Loaded>,
     devices: devices::Devices,
     /// By name of a component's domain: which died last, and how. Bounded by the description.
@@ -112,6 +114,7 @@ impl<M: Machine> Registry<M> {
             domains: BTreeMap::new(),
             channels: BTreeMap::new(),
             regions: BTreeMap::new(),
+            common: common::Common::default(),
             programs: BTreeMap::new(),
             devices: devices::Devices::default(),
             ends: BTreeMap::new(),
@@ -124,10 +127,11 @@ impl<M: Machine> Registry<M> {
         &mut self.machine
     }
 
-    /// Whether nothing made here is there any more: no domain, no channel, no region, no claim on a
-    /// device.
+    /// Whether nothing made here is there any more: no domain, no channel, no region, no memory in
+    /// common, no claim on a device.
     pub fn is_empty(&self) -> bool {
-        self.domains.is_empty() && self.channels.is_empty() && self.regions.is_empty() && self.devices.is_empty()
+        let has_memory = !self.regions.is_empty() || !self.common.is_empty();
+        self.domains.is_empty() && self.channels.is_empty() && !has_memory && self.devices.is_empty()
     }
 
     /// Facts about this core.

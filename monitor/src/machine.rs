@@ -43,6 +43,9 @@ impl Registers {
 pub trait Machine {
     /// A segment, and its physical address if it is contiguous.
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error>;
+    /// A segment whose pages a fork has in common; all are made. `NoMemory` unless so much more
+    /// stays free, and some for others.
+    fn common(&mut self, pages: u64, spare_pages: u64) -> Result<Handle, Error>;
     /// A segment that `ram` pays for.
     fn segment_of(&mut self, ram: Handle, pages: u64) -> Result<Handle, Error>;
     /// Memory of another core.

@@ -17,7 +17,7 @@ use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, InjectedFaul
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
-use contracts::spawn::{Death, DomainId};
+use contracts::spawn::{Death, DomainId, MemoryId};
 use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Moves, Registry, STALL_BADGES, Wire};
 use runtime::{LogLimit, Watch, now_ns};
 
@@ -518,6 +518,18 @@ impl MonitorServer for Shared {
             return self.0.registry.borrow_mut().region(&name, pages, kind, of);
         }
         self.0.remote_core(core, |monitor| monitor.region(core, name, pages, kind, of)).await
+    }
+
+    async fn common(&self, _: &Peer, core: u32, pages: u64, spare: u64) -> Result<MemoryId, MonitorError> {
+        self.of_core(core, |here| here.common(pages, spare), |there| there.common(core, pages, spare)).await
+    }
+
+    async fn lend(&self, _: &Peer, core: u32, id: MemoryId, to: DomainId, writes: bool) -> Result<u64, MonitorError> {
+        self.of_core(core, |here| here.lend(id, to, writes), |there| there.lend(core, id, to, writes)).await
+    }
+
+    async fn release(&self, _: &Peer, core: u32, id: MemoryId) -> Result<(), MonitorError> {
+        self.of_core(core, |here| here.release(id), |there| there.release(core, id)).await
     }
 
     async fn create(&self, peer: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {

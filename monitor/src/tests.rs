@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use abi::start::DeviceRecord;
 use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
-use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Paid, Place, RegionKind};
+use contracts::monitor::{COMMON_PAGES_MAX, ChannelPlan, DomainPlan, End, MonitorError, Paid, Place, RegionKind};
 
 use crate::{Facts, Machine, Registers, Registry, Stall};
 
@@ -39,6 +39,8 @@ struct Fake {
     own_turns: Vec<Handle>,
     /// Whose part of the log each domain shares.
     log_of: Vec<Option<Handle>>,
+    /// With which rights memory in common was lent.
+    lent: Vec<Rights>,
     /// What was said of refusals.
     refusals: RefCell<Vec<String>>,
     /// Allocations that still succeed.
@@ -59,6 +61,9 @@ impl Fake {
 impl Machine for Fake {
     fn segment(&mut self, _: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
         self.new_handle().map(|handle| (handle, if contiguous { handle.0 << 12 } else { 0 }))
+    }
+    fn common(&mut self, pages: u64, spare_pages: u64) -> Result<Handle, Error> {
+        if spare_pages > 100 - pages.min(100) { Err(Error::NoMemory) } else { self.new_handle() }
     }
     fn segment_of(&mut self, _: Handle, _: u64) -> Result<Handle, Error> {
         self.new_handle()
@@ -137,7 +142,10 @@ impl Machine for Fake {
         self.log_of.push(log_of);
         self.new_handle().map(|handle| (handle, handle.0))
     }
-    fn grant(&mut self, _: Handle, source: Handle, _: Rights) -> Result<Handle, Error> {
+    fn grant(&mut self, _: Handle, source: Handle, rights: Rights) -> Result<Handle, Error> {
+        if rights.contains(Rights::INHERIT) {
+            self.lent.push(rights);
+        }
         self.new_handle().map(|made| {
             self.held.remove(&(made.0 - 100));
             source
@@ -657,4 +665,31 @@ fn all_time_is_told_that_of_ended_domains_too() {
         assert_eq!(whole(&mut registry)[3..], [150, 700], "once");
     }
     assert_eq!(registry.ledger(driver).unwrap().name, "ip");
+}
+
+#[test]
+fn memory_in_common_stays_until_it_is_released_and_is_lent_to_programs_only() {
+    let (mut registry, driver, _) = running();
+    registry.machine.free_pages = 10;
+    let linux = DomainPlan { linux: true, regions: Vec::new(), devices: Vec::new(), ..domain("linux-1", 1, &[]) };
+    let program = registry.create(linux).map_err(|_| ()).unwrap().0.domain;
+    let held = registry.machine.held.len();
+    for (pages, spare) in [(0, 0), (COMMON_PAGES_MAX + 1, 0), (u64::MAX, 0), (1, u64::MAX)] {
+        assert_eq!(registry.common(pages, spare), Err(MonitorError::NoMemory), "{pages}");
+    }
+    let [first, second] = [1, COMMON_PAGES_MAX].map(|pages| registry.common(pages, 0).unwrap());
+    assert!(registry.lend(first, program, true).unwrap() != registry.lend(second, program, false).unwrap());
+    let lent = registry.machine.lent.split_off(0);
+    assert_eq!(lent, [Rights(1 | 2 | 4), Rights(1 | 4)].map(|rights| rights.union(Rights::INHERIT)));
+    assert_eq!(registry.lend(first, driver, true), Err(MonitorError::NotFound), "a component is no program");
+    assert_eq!(registry.lend(second + 1, program, true), Err(MonitorError::NotFound));
+    registry.release(first).unwrap();
+    registry.release(first).unwrap();
+    assert_eq!(registry.lend(first, program, true), Err(MonitorError::NotFound));
+    assert!(registry.common(1, 0).unwrap() > second, "no number comes again");
+    registry.kill(program, 0).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
+    registry.release(second).unwrap();
+    registry.release(second + 1).unwrap();
+    assert!(registry.machine.held.len() < held, "nothing leaks");
 }

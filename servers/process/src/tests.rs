@@ -2,7 +2,8 @@
 
 mod order;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -13,7 +14,9 @@ use channel::{
 use contracts::descriptions::{DescriptionError, serve_descriptions};
 use contracts::process::{Ended, ProcessClient, ProcessError, SignalCause, Target, serve_process};
 use contracts::sockets::{Address, Family, LocalAddress, SocketKind, SocketsServer};
-use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn};
+use contracts::spawn::{
+    Death, DomainId, LinuxDomain, MemoryId, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn,
+};
 use contracts::testing::{gives_to_the_newborn_only, is_sent, two_programs};
 use process_core::notices::Notice;
 use process_core::table::FIRST;
@@ -36,6 +39,10 @@ struct Fake {
     /// What was to have turns of its own.
     own_turns: RefCell<Vec<DomainId>>,
     peer: RefCell<Option<Peer>>,
+    /// What was made for programs to have in common, for whom and of how many pages.
+    memory: RefCell<BTreeMap<MemoryId, (DomainId, u64)>>,
+    room_pages: Cell<u64>,
+    released: RefCell<Vec<MemoryId>>,
 }
 
 impl SpawnServer for Fake {
@@ -72,6 +79,26 @@ impl SpawnServer for Fake {
     async fn domains(&self, peer: &Peer, from: DomainId) -> Result<Vec<DomainId>, SpawnError> {
         *self.peer.borrow_mut() = Some(peer.clone());
         Ok(self.domains.borrow().iter().copied().filter(|domain| *domain >= from).collect())
+    }
+
+    async fn common(&self, _: &Peer, domain: DomainId, pages: u64, spare: u64) -> Result<MemoryId, SpawnError> {
+        if pages + spare > self.room_pages.get() {
+            return Err(SpawnError::NoMemory);
+        }
+        let mut made = self.memory.borrow_mut();
+        let id = made.len() as u64 + 1;
+        made.insert(id, (domain, pages));
+        Ok(id)
+    }
+
+    async fn lend(&self, _: &Peer, memory: MemoryId, domain: DomainId, is_writer: bool) -> Result<u64, SpawnError> {
+        let is_there = self.memory.borrow().contains_key(&memory);
+        if !is_there { Err(SpawnError::NotFound) } else { Ok(memory << 32 | domain << 1 | u64::from(is_writer)) }
+    }
+
+    async fn release(&self, _: &Peer, memory: MemoryId) -> Result<(), SpawnError> {
+        self.released.borrow_mut().push(memory);
+        Ok(())
     }
 
     async fn usage(&self, _: &Peer, _: DomainId) -> Result<(u64, u64), SpawnError> {

@@ -179,6 +179,20 @@ impl SpawnServer for Shared {
         Ok(self.0.linux.borrow().domains(from).take(DOMAINS_AT_ONCE).collect())
     }
 
+    async fn common(&self, _: &Peer, domain: DomainId, pages: u64, spare_pages: u64) -> Result<MemoryId, SpawnError> {
+        let made = queued(|| self.0.monitor.common(home(domain), pages, spare_pages)).await;
+        made.map_err(|error| self.0.refused(error))
+    }
+
+    async fn lend(&self, _: &Peer, memory: MemoryId, domain: DomainId, is_writer: bool) -> Result<u64, SpawnError> {
+        let lent = queued(|| self.0.monitor.lend(home(memory), memory, domain, is_writer)).await;
+        lent.map_err(|error| self.0.refused(error))
+    }
+
+    async fn release(&self, _: &Peer, memory: MemoryId) -> Result<(), SpawnError> {
+        queued(|| self.0.monitor.release(home(memory), memory)).await.map_err(|error| self.0.refused(error))
+    }
+
     async fn usage(&self, _: &Peer, domain: DomainId) -> Result<(u64, u64), SpawnError> {
         let line = self.0.monitor.domain(home(domain), domain).await.map_err(|error| self.0.refused(error))?;
         let line = line.filter(|line| line.domain == domain).ok_or(SpawnError::NotFound)?;

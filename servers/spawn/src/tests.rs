@@ -66,6 +66,9 @@ impl MonitorServer for Fake {
     refused! {
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
         discard(u32, DomainId) -> ();
+        common(u32, u64, u64) -> u64;
+        lend(u32, u64, DomainId, bool) -> u64;
+        release(u32, u64) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
         ledger(u32, DomainId) -> Option<LedgerLine>;

@@ -80,6 +80,9 @@ impl MonitorServer for Fake {
         start(u32, DomainId) -> ();
         begin_turns(u32, DomainId) -> ();
         discard(u32, DomainId) -> ();
+        common(u32, u64, u64) -> u64;
+        lend(u32, u64, DomainId, bool) -> u64;
+        release(u32, u64) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         ledger(u32, DomainId) -> Option<LedgerLine>;
         core_time(u32) -> CoreTime;
@@ -167,6 +170,18 @@ impl SpawnServer for Fake {
 
     async fn domains(&self, _: &Peer, _: DomainId) -> Result<Vec<DomainId>, SpawnError> {
         Ok(Vec::new())
+    }
+
+    async fn common(&self, _: &Peer, _: DomainId, _: u64, _: u64) -> Result<u64, SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn lend(&self, _: &Peer, _: u64, _: DomainId, _: bool) -> Result<u64, SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn release(&self, _: &Peer, _: u64) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
     }
 
     async fn usage(&self, _: &Peer, _: DomainId) -> Result<(u64, u64), SpawnError> {
