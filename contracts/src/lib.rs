@@ -25,6 +25,7 @@ pub mod names;
 pub mod network;
 pub mod packets;
 pub mod process;
+pub mod shared_memory;
 pub mod sockets;
 pub mod spawn;
 pub mod storage;

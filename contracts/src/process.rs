@@ -8,6 +8,9 @@ use contract::contract;
 use serde::{Deserialize, Serialize};
 
 use crate::descriptions::DescriptionId;
+use crate::shared_memory::{
+    Attached, SegmentChange, SegmentError, SegmentId, SegmentName, SegmentState, SegmentWish, SegmentsSum,
+};
 
 /// Process, group and session ids, from 1.
 pub type ProcessId = u32;
@@ -289,7 +292,7 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only, and may have the ids that its own ids
 /// allow; signals follow the one-user rule (all may signal all but the system).
-#[contract(name = "process", version = 7)]
+#[contract(name = "process", version = 8)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -425,6 +428,38 @@ pub trait Process {
     /// Wakes up to `count` who sleep there and share one of the bits; gives how many.
     #[op]
     async fn wake(&self, memory: u64, offset: u64, count: u32, bits: u32) -> Result<u32, ProcessError>;
+
+    /// A System V shared memory segment by its key, made if that is wanted; it has no memory until
+    /// it is attached. `NotFound`, `Exists`, `Denied`, `TooMany`, `Invalid` for one that is
+    /// smaller.
+    #[op]
+    async fn segment(&self, wish: SegmentWish) -> Result<SegmentId, SegmentError>;
+
+    /// Attaches a segment to the caller once more, to be read or to be written too. The caller then
+    /// takes its parts. Children that it prepares after that have it as often. `Invalid`, `Denied`.
+    #[op]
+    async fn attach_segment(&self, id: SegmentId, is_writer: bool) -> Result<Attached, SegmentError>;
+
+    /// A part of a segment that the caller has attached: its handle in the *caller's* share, which
+    /// forks inherit and the caller drops. `NoMemory`; `Invalid` for what is not attached.
+    #[op]
+    async fn segment_part(&self, number: u64, part: u32) -> Result<u64, SegmentError>;
+
+    /// The caller has that segment once less.
+    #[op(oneway)]
+    fn detach_segment(&self, number: u64);
+
+    /// How a segment stands. `Invalid`, `Denied` for who may not read it.
+    #[op]
+    async fn segment_state(&self, name: SegmentName) -> Result<SegmentState, SegmentError>;
+
+    /// All segments together, and the highest place that one has.
+    #[op(repeatable)]
+    async fn segments(&self) -> Result<(SegmentsSum, u32), SegmentError>;
+
+    /// Changes a segment. `NotOwner`, `Invalid`.
+    #[op]
+    async fn change_segment(&self, id: SegmentId, change: SegmentChange) -> Result<(), SegmentError>;
 
     /// An event counter that stands at `count`, at this server's `descriptions`: eight bytes are
     /// read, which takes all of it or, of a semaphore, one, and eight are written, which adds.

@@ -67,6 +67,16 @@ layout! {
     ControlHeader(16) { bytes: u64, level: u32, kind: u32, }
     /// `struct ucred`.
     Credentials(12) { process: u32, user: u32, group: u32, }
+    /// `struct shmid_ds`.
+    SharedMemoryState(112) {
+        key: u32, user: u32, group: u32, creator_user: u32, creator_group: u32, mode: u32, sequence: u16, padding: [u16; 3],
+        unused: [u64; 2], bytes: u64, attached_s: u64, detached_s: u64, changed_s: u64, creator: u32, last: u32, attaches: u64,
+        reserved: [u64; 2],
+    }
+    /// `struct shminfo`.
+    SharedMemoryInfo(72) { most: u64, least: u64, segments: u64, of_process: u64, pages: u64, reserved: [u64; 4], }
+    /// `struct shm_info`.
+    SharedMemorySum(48) { segments: u32, padding: u32, pages: u64, present: u64, others: [u64; 3], }
     /// `struct rlimit`.
     Limit(16) { current: u64, maximum: u64, }
     /// `struct sysinfo`.

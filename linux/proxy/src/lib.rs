@@ -34,6 +34,7 @@ pub mod sleepers;
 pub mod stack;
 pub mod stack_changes;
 pub mod state;
+pub mod system_v;
 pub mod table;
 pub mod waiting;
 

@@ -67,6 +67,8 @@ pub mod mark {
     pub const WIPED: u32 = 8;
     /// What says how it is at a fork, and nothing else.
     pub const OF_FORKS: u32 = NOT_FORKED | WIPED;
+    /// Of a System V segment: its number and part are in [`Area::common`](super::Area::common).
+    pub const SYSTEM_V: u32 = 16;
 }
 
 /// One area.

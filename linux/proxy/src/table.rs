@@ -89,9 +89,10 @@ macro_rules! for_each_call {
          28 Madvise "madvise" (start, bytes, advice)
             immediate { mapping::madvise(start, bytes, advice) },
             Full;
-         29 "shmget" absent;
-         30 "shmat" absent;
-         31 "shmctl" absent;
+         29 Shmget "shmget" (key, bytes, flags) waits { system_v::get(key, bytes, flags).await }, Full;
+         30 Shmat "shmat" (id, address, flags) waits { Box::pin(system_v::attach(id, address, flags)).await }, Full;
+         31 Shmctl "shmctl" (id, command, argument)
+            waits { system_v::control(id, command, argument).await }, Full;
          32 Dup "dup" (descriptor) immediate { fd::duplicate(descriptor) }, Full;
          33 Dup2 "dup2" (descriptor, to) immediate { fd::duplicate_to(descriptor, to, 0, false) }, Full;
          34 Pause "pause" () waits { signals::suspend(None).await }, Full;
@@ -161,7 +162,7 @@ macro_rules! for_each_call {
          64 "semget" absent;
          65 "semop" absent;
          66 "semctl" absent;
-         67 "shmdt" absent;
+         67 Shmdt "shmdt" (address) immediate { system_v::detach(address) }, Full;
          68 "msgget" absent;
          69 "msgsnd" absent;
          70 "msgrcv" absent;

@@ -13,6 +13,7 @@ pub mod identity;
 pub mod notices;
 pub mod open;
 pub mod pipe;
+pub mod shared_memory;
 pub mod sockets;
 pub mod syslog;
 pub mod table;

@@ -12,6 +12,7 @@ mod first;
 mod futex;
 mod local;
 mod log;
+mod segments;
 mod serve;
 mod server;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use core::ops::Deref;
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::process::*;
+use contracts::shared_memory::*;
 use process_core::notices::Notice;
 use process_core::table::{Phase, SIGNAL_LAST, Waited};
 use runtime::Watch;
@@ -336,6 +337,34 @@ impl ProcessServer for Service {
 
     async fn wake(&self, _: &Peer, memory: u64, offset: u64, count: u32, bits: u32) -> Result<u32, ProcessError> {
         Ok(self.futexes.wake((memory, offset), count, bits))
+    }
+
+    async fn segment(&self, peer: &Peer, wish: SegmentWish) -> Result<SegmentId, SegmentError> {
+        self.find_segment(peer, wish)
+    }
+
+    async fn attach_segment(&self, peer: &Peer, id: SegmentId, is_writer: bool) -> Result<Attached, SegmentError> {
+        self.0.attach_segment(peer, id, is_writer)
+    }
+
+    async fn segment_part(&self, peer: &Peer, number: u64, part: u32) -> Result<u64, SegmentError> {
+        self.0.segment_part(peer, number, part).await
+    }
+
+    fn detach_segment(&self, peer: &Peer, number: u64) {
+        self.0.detach_segment(peer, number);
+    }
+
+    async fn segment_state(&self, peer: &Peer, name: SegmentName) -> Result<SegmentState, SegmentError> {
+        self.0.segment_state(peer, name)
+    }
+
+    async fn segments(&self, _: &Peer) -> Result<(SegmentsSum, u32), SegmentError> {
+        Ok(self.shared_memory.borrow().sum())
+    }
+
+    async fn change_segment(&self, peer: &Peer, id: SegmentId, change: SegmentChange) -> Result<(), SegmentError> {
+        self.0.change_segment(peer, id, change)
     }
 
     async fn handle(&self, peer: &Peer, process: ProcessId) -> Result<DescriptionId, ProcessError> {

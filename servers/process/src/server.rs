@@ -13,6 +13,7 @@ use contracts::descriptions::DescriptionError;
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use process_core::notices::{Notice, Notices};
+use process_core::shared_memory::SharedMemory;
 use process_core::table::{FIRST, Phase, Table};
 use process_core::timer::Timers;
 use process_core::vfork::Vforks;
@@ -45,6 +46,8 @@ pub struct Server {
     pub vforks: RefCell<Vforks>,
     /// On memory that processes share.
     pub futexes: Futexes,
+    /// Of System V.
+    pub shared_memory: RefCell<SharedMemory>,
     /// By process and number.
     pub alarms: RefCell<Timers<(ProcessId, u32)>>,
     /// Of the host, and of its domain.
@@ -107,6 +110,7 @@ impl Server {
             before_first: RefCell::new(Some(BTreeSet::new())),
             vforks: RefCell::default(),
             futexes: Futexes::default(),
+            shared_memory: RefCell::default(),
             alarms: RefCell::default(),
             names: RefCell::new(["pelago", "(none)"].map(String::from)),
             refusals: RefCell::default(),
@@ -156,6 +160,7 @@ impl Server {
     pub fn domain_died(self: &Rc<Self>, death: &Death) {
         let Some(id) = self.table.borrow().by_domain(death.domain) else { return };
         if self.discarded.borrow_mut().remove(&death.domain) {
+            self.leaves_segments(id);
             return self.table.borrow_mut().cancel(id);
         }
         let (how, in_order) = match DeathCause::decode(death.cause) {
@@ -207,6 +212,7 @@ impl Server {
         self.vforks.borrow_mut().remove_all_of(id);
         self.vforks.borrow_mut().complete(id);
         self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
+        self.leaves_segments(id);
         if effect.machine_ends {
             self.opened.log.end();
             if let Some(name) = self.table.borrow().background() {
@@ -364,6 +370,7 @@ impl Server {
         let domain = self.table.borrow().get(id).map(|process| process.domain);
         self.table.borrow_mut().cancel(id);
         self.vforks.borrow_mut().remove(id);
+        self.leaves_segments(id);
         self.early.borrow_mut().remove(&id);
         domain.into_iter().for_each(|domain| self.kill(domain));
     }
@@ -410,6 +417,7 @@ impl Server {
         match prepared {
             Ok(process) => {
                 self.table.borrow_mut().set_end_signal(process, options.end_signal);
+                self.shared_memory.borrow_mut().inherit(parent, process);
                 if options.is_vfork {
                     self.vforks.borrow_mut().begin(parent, process);
                 }

@@ -1,6 +1,7 @@
 //! The process server between spawn and clients that are played.
 
 mod order;
+mod segments;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -21,6 +21,7 @@ use super::poll;
 use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
 use super::shared_files;
+use super::system_v;
 use super::threads;
 use super::timers;
 use super::user::{self, with_block, with_state, with_thread};
@@ -186,6 +187,8 @@ pub async fn fork(is_vfork: bool) -> Outcome {
 async fn copy(options: CloneOptions) -> Outcome {
     let process = &proxy().process;
     let other_threads = threads::count() as u32 - 1;
+    // What another thread attaches meanwhile, the child would have and the server not know of.
+    let _attaching = if other_threads > 0 { Some(proxy().turn(system_v::TURN).await) } else { None };
     let user_limit = user_limit().map_or(u32::MAX, |limit| limit.saturating_sub(other_threads));
     let wanted = ForkOptions { is_vfork: options.is_vfork, end_signal: options.end_signal, user_limit };
     let forked = process.fork_prepare(wanted).await?;

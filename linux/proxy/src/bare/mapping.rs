@@ -17,6 +17,7 @@ use personality::state::ProcessState;
 use super::errors::{Failure, Outcome};
 use super::input_output::{REGULAR, opened, read_at, status_of};
 use super::shared_files;
+use super::system_v;
 use super::user::{self, Target, with_state};
 
 /// A zeroed segment that forked children copy.
@@ -142,8 +143,18 @@ pub fn map_segment(area: Area) -> Result<(), Errno> {
     with_state(|state| state.memory.insert(area))
 }
 
-/// Unmaps whatever lies in the range. Pages that are the program's own are free then.
+/// Unmaps whatever lies in the range. Pages that are the program's own are free then, and of shared
+/// memory segments the process server is told.
 pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
+    let pieces = unmap_untold(start, end)?;
+    if pieces.iter().any(|piece| piece.marks & mark::SYSTEM_V != 0) {
+        system_v::taken(&pieces);
+    }
+    Ok(())
+}
+
+/// The same, but the process server is not told; what was there.
+pub fn unmap_untold(start: u64, end: u64) -> Result<Vec<Area>, Errno> {
     let mut pieces = Vec::new();
     if start < end {
         with_state(|state| state.memory.remove(start, end, |area| pieces.push(*area)))?;
@@ -160,7 +171,7 @@ pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
             let _ = unsafe { sys::segment_discard(Handle(piece.segment), piece.first_page, piece.pages()) };
         }
     }
-    Ok(())
+    Ok(pieces)
 }
 
 /// Changes access. Memory that had none and no segment gets pages now.
@@ -217,7 +228,7 @@ pub struct Place {
 
 impl Place {
     /// `EINVAL`, `ENOMEM` for a fixed place that no program may have.
-    fn new(wish: u64, bytes: u64, flags: u64) -> Result<Place, Errno> {
+    pub fn new(wish: u64, bytes: u64, flags: u64) -> Result<Place, Errno> {
         let place = Place { wish, bytes, flags };
         if place.is_fixed() {
             let (start, end) = range(wish, bytes)?;

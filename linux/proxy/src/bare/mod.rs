@@ -30,6 +30,7 @@ mod shared_files;
 mod signals;
 mod sockets;
 mod syscall;
+mod system_v;
 mod threads;
 mod time;
 mod timers;

@@ -23,7 +23,8 @@ use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
     attributes, counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, poll,
-    process, process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
+    process, process_handles, scheduling, shared_files, signals, sockets, system_v, threads, time, timers, transfer,
+    unnamed,
 };
 
 /// How to go back to the program.

@@ -7,7 +7,9 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 
 #define PAGE 4096
@@ -246,8 +248,75 @@ static void primitives(void) {
     munmap(shared, PAGE);
 }
 
-int main(void) {
+// A segment of System V: more than a part of it, which has 4 MiB.
+#define FAR (5 << 20)
+struct segment {
+    sem_t turns[2];
+    volatile long count;
+};
+static long attaches(int id) {
+    struct shmid_ds state = { 0 };
+    return shmctl(id, IPC_STAT, &state) ? -errno : (long)state.shm_nattch;
+}
+// The same by an exec, which keeps no memory: how often the segment that it names is attached.
+static int tells_attaches(const char *id) { return attaches(atoi(id)) & 0xff; }
+
+// What none of them inherited: each attaches it elsewhere, and they take turns by semaphores in it.
+static int takes_turns(int id, int own) {
+    if (own) common(7 * PAGE);
+    struct segment *segment = shmat(id, NULL, 0);
+    if (segment == (void *)-1) return 1;
+    for (int round = 0; round < 300; round++) {
+        sem_wait(&segment->turns[own]);
+        segment->count++;
+        ((volatile char *)segment)[FAR + own]++;
+        sem_post(&segment->turns[!own]);
+    }
+    return 0;
+}
+
+static void segments(void) {
+    int id = shmget(IPC_PRIVATE, FAR + 100, 0600);
+    struct segment *segment = shmat(id, NULL, 0);
+    check("a segment", segment != (void *)-1 && segment->count == 0 && attaches(id) == 1, errno);
+    if (segment == (void *)-1) return;
+    for (int i = 0; i < 2; i++) sem_init(&segment->turns[i], 1, !i);
+    check("is given up", shmdt(segment) == 0 && attaches(id) == 0, errno);
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) if (!(children[i] = fork())) _exit(takes_turns(id, i));
+    int ends[2];
+    for (int i = 0; i < 2; i++) ends[i] = ended(children[i]);
+    segment = shmat(id, NULL, 0);
+    char *far = (char *)segment + FAR;
+    check("strangers have it in common", !ends[0] && !ends[1] && segment->count == 600 && far[0] == far[1] && far[1] == 300 % 256, segment->count);
+    char text[12];
+    snprintf(text, sizeof text, "%d", id);
+    if (!(children[0] = fork())) execl("/proc/self/exe", "checks", text, NULL);
+    check("a program does not have its predecessor's", ended(children[0]) == 1, 0);
+    pid_t child = fork();
+    if (!child) {
+        shmctl(id, IPC_RMID, NULL);
+        pause();
+    }
+    for (int i = 0; i < 2000 && attaches(id) != 2; i++) usleep(1000);
+    check("a child has it too", attaches(id) == 2, attaches(id));
+    shmdt(segment);
+    segment = shmat(id, NULL, SHM_RDONLY);
+    check("its pages stay", segment != (void *)-1 && segment->count == 600, errno);
+    munmap(segment, FAR + 100);
+    check("a killed one has it no more", (kill(child, SIGKILL), ended(child)) == 1000 + SIGKILL, 0);
+    for (int i = 0; i < 2000 && attaches(id) >= 0; i++) usleep(1000);
+    check("and the last takes it along", attaches(id) == -EINVAL || attaches(id) == -EIDRM, attaches(id));
+    id = shmget(IPC_PRIVATE, 1L << 37, 0600);
+    check("what does not fit is not begun", id == -1 || shmat(id, NULL, 0) == (void *)-1 && attaches(id) == 0, id);
+    if (id >= 0) shmctl(id, IPC_RMID, NULL);
+    check("nothing is attached nowhere", shmdt((void *)(long)PAGE) == -1 && errno == EINVAL && shmdt("") == -1 && errno == EINVAL, errno);
+}
+
+int main(int count, char **words_of) {
+    if (count > 1) return tells_attaches(words_of[1]);
     alarm(100);
+    segments();
     pages();
     counters();
     words();

@@ -109,3 +109,91 @@ SEES(msync_flags) {
 }
 TRY(mlock2_flags) { return syscall(SYS_mlock2, mapped(PROT_READ | PROT_WRITE, 0), PAGE, value); }
 TRY(mlockall_flags) { long given = syscall(SYS_mlockall, value); int error = errno; munlockall(); errno = error; return given; }
+
+// A key of the program's own, in Linux too.
+static key_t own_key(void) { return 0x70650000 + getpid(); }
+static int segment_of(void) { return shmget(IPC_PRIVATE, 2 * PAGE, 0600); }
+static int removed(int id) { return shmctl(id, IPC_RMID, NULL) == 0; }
+static struct shmid_ds state_of(int id) { struct shmid_ds state = { 0 }; shmctl(id, IPC_STAT, &state); return state; }
+static int is_attached(char *at) { return at != (char *)-1; }
+
+TRY(shmget_flags) { int id = shmget(IPC_PRIVATE, PAGE, 0600 | value); return id >= 0 && removed(id) ? 0 : -1; }
+SEEN(shmget_flags, IPC_CREAT) {
+    int none = fails_by(shmget(own_key(), PAGE, 0600), ENOENT), id = shmget(own_key(), PAGE, 0600 | value);
+    return none && id >= 0 && shmget(own_key(), 0, 0600 | value) == id && removed(id) && fails_by(shmget(own_key(), 0, 0), ENOENT);
+}
+SEEN(shmget_flags, IPC_EXCL) {
+    int id = shmget(own_key(), PAGE, 0600 | IPC_CREAT | value);
+    return id >= 0 && fails_by(shmget(own_key(), PAGE, 0600 | IPC_CREAT | value), EEXIST) && removed(id);
+}
+
+TRY(shmat_flags) { int id = segment_of(); char *at = shmat(id, NULL, value); return removed(id) && is_attached(at) ? shmdt(at) : -1; }
+SEEN(shmat_flags, SHM_RDONLY) {
+    int id = segment_of();
+    char *at = shmat(id, NULL, value), *other = shmat(id, NULL, 0);
+    if (!removed(id) || !is_attached(at) || !is_attached(other)) return 0;
+    other[PAGE] = 'x';
+    return at[PAGE] == 'x' && may(stores, at) == 0 && fails_by(mprotect(at, PAGE, PROT_READ | PROT_WRITE), EACCES);
+}
+SEEN(shmat_flags, SHM_RND) {
+    int id = segment_of();
+    char *free = mapped(PROT_READ, 0);
+    munmap(free, 4 * PAGE);
+    int refused = fails_by((long)shmat(id, free + 5, 0), EINVAL);
+    char *at = shmat(id, free + 5, value);
+    return removed(id) && refused && at == free && shmdt(at) == 0;
+}
+SEEN(shmat_flags, SHM_REMAP) {
+    int id = segment_of();
+    char *taken = mapped(PROT_READ | PROT_WRITE, 0);
+    *taken = taken[2 * PAGE] = 'x';
+    int refused = fails_by((long)shmat(id, taken, 0), EINVAL) && fails_by((long)shmat(id, NULL, value), EINVAL);
+    char *at = shmat(id, taken, value);
+    return removed(id) && refused && at == taken && *at == 0 && at[2 * PAGE] == 'x' && shmdt(at) == 0 && fails_by(shmdt(at), EINVAL);
+}
+SEEN(shmat_flags, SHM_EXEC) { int id = segment_of(); char *at = shmat(id, NULL, value); if (!removed(id) || !is_attached(at)) return 0; *at = '\xc3'; return may(calls, at) == 1 && may(stores, at) == 1; }
+
+TRY(shmctl_commands) { int id = segment_of(), given = shmctl(id, value, NULL), found = errno; removed(id); errno = found; return given; }
+// How often a segment is attached, for a child to tell.
+static int attaches(long id) { return state_of(id).shm_nattch; }
+static int dies_with(long id) { char *at = shmat(id, NULL, 0); at[0]++; raise(SIGKILL); return 0; }
+SEEN(shmctl_commands, IPC_RMID) {
+    int id = segment_of();
+    char *at = shmat(id, NULL, 0);
+    if (!is_attached(at) || shmctl(id, value, NULL) || !(state_of(id).shm_perm.mode & SHM_DEST)) return 0;
+    int lives = child_finds(attaches, id) == 2 && child_finds(dies_with, id) == 1000 + SIGKILL && at[0] == 1 && attaches(id) == 1;
+    struct shmid_ds state;
+    return lives && munmap(at, 2 * PAGE) == 0 && fails_by(shmctl(id, IPC_STAT, &state), EINVAL) && fails_by((long)shmat(id, NULL, 0), EINVAL);
+}
+SEEN(shmctl_commands, IPC_SET) {
+    int id = segment_of();
+    struct shmid_ds state = { .shm_perm = { .uid = 7, .gid = 8, .mode = 0777640 } };
+    int done = shmctl(id, value, &state) == 0;
+    state = state_of(id);
+    return done && (state.shm_perm.mode & 0777) == 0640 && state.shm_perm.uid == 7 && state.shm_perm.gid == 8 && state.shm_ctime > 0 && removed(id);
+}
+SEEN(shmctl_commands, IPC_STAT) {
+    int id = shmget(own_key(), 5000, 0620 | IPC_CREAT);
+    char *at = shmat(id, NULL, 0), *again = shmat(id, NULL, SHM_RDONLY);
+    struct shmid_ds state;
+    int done = shmctl(id, value, &state) == 0 && shmdt(at) == 0 && shmdt(again) == 0;
+    return done && state.shm_segsz == 5000 && state.shm_nattch == 2 && state.shm_cpid == getpid() && state.shm_lpid == getpid() && state.shm_atime > 0 && state.shm_dtime == 0
+        && state.shm_perm.mode == 0620 && state.shm_perm.__key == own_key() && attaches(id) == 0 && state_of(id).shm_dtime > 0 && removed(id) && fails_by(shmctl(-1, value, &state), EINVAL);
+}
+SEEN(shmctl_commands, IPC_INFO) { struct shminfo info; return shmctl(0, value, (void *)&info) >= 0 && info.shmmin == 1 && info.shmmax > PAGE && info.shmall > 1 && info.shmmni > 1; }
+static int locks(long id) { return (state_of(id).shm_perm.mode & SHM_LOCKED) != 0; }
+SEEN(shmctl_commands, SHM_LOCK) { int id = segment_of(); return shmctl(id, value, NULL) == 0 && locks(id) && removed(id); }
+SEEN(shmctl_commands, SHM_UNLOCK) { int id = segment_of(); shmctl(id, SHM_LOCK, NULL); return shmctl(id, value, NULL) == 0 && !locks(id) && removed(id); }
+// Is a segment found among all?
+static int is_listed(long command) {
+    int id = segment_of(), found = 0;
+    struct shm_info info;
+    for (int place = shmctl(0, SHM_INFO, (void *)&info); place >= 0; place--) {
+        struct shmid_ds state;
+        found += shmctl(place, command, &state) == id && state.shm_segsz == 2 * PAGE;
+    }
+    return found == 1 && removed(id);
+}
+SEEN(shmctl_commands, SHM_STAT) { return is_listed(value); }
+SEEN(shmctl_commands, SHM_STAT_ANY) { return is_listed(value); }
+SEEN(shmctl_commands, SHM_INFO) { int id = segment_of(); struct shm_info info = { 0 }; return shmctl(0, value, (void *)&info) >= 0 && info.used_ids > 0 && info.shm_tot >= 2 && removed(id); }
