@@ -202,6 +202,63 @@ pub struct Ids {
     pub saved: u32,
 }
 
+/// Numbers of capabilities that are judged here (capabilities(7)).
+pub mod capability {
+    /// Any ids of the group, and any groups.
+    pub const SETGID: u32 = 6;
+    /// Any ids of the user.
+    pub const SETUID: u32 = 7;
+    /// Any capability may be inheritable.
+    pub const SETPCAP: u32 = 8;
+    /// Any use of a System V segment.
+    pub const IPC_OWNER: u32 = 15;
+    /// Owns whatever is of System V.
+    pub const SYS_ADMIN: u32 = 21;
+    /// Less nice.
+    pub const SYS_NICE: u32 = 23;
+    /// Above limits.
+    pub const SYS_RESOURCE: u32 = 24;
+    /// Of the last that there is.
+    pub const LAST: u32 = 40;
+}
+
+/// What a process may do of that which root may: a bit for each number of [`capability`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// In force.
+    pub effective: u64,
+    /// May be put in force.
+    pub permitted: u64,
+    /// Outlasts that another program runs.
+    pub inheritable: u64,
+    /// Who gives root up keeps what is permitted, until another program runs (PR_SET_KEEPCAPS).
+    pub keeps: bool,
+}
+
+impl Default for Capabilities {
+    /// Root's.
+    fn default() -> Self {
+        Capabilities { effective: Self::ALL, permitted: Self::ALL, inheritable: 0, keeps: false }
+    }
+}
+
+impl Capabilities {
+    /// All that there are.
+    pub const ALL: u64 = (1 << (capability::LAST + 1)) - 1;
+
+    /// Is a capability in force?
+    pub fn has(&self, number: u32) -> bool {
+        self.effective >> number & 1 == 1
+    }
+
+    /// What a user's next program has of them: root's has all.
+    pub fn of_next(self, user: Ids) -> Capabilities {
+        let all_if = |is_root| if is_root { Self::ALL } else { 0 };
+        let permitted = all_if(user.real == 0 || user.effective == 0);
+        Capabilities { effective: all_if(user.effective == 0), permitted, keeps: false, ..self }
+    }
+}
+
 /// Whose a process is. A fresh one is root's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -209,6 +266,7 @@ pub struct Identity {
     pub groups: Ids,
     /// Groups besides its own, at most [`GROUPS_MAX`].
     pub others: Vec<u32>,
+    pub capabilities: Capabilities,
 }
 
 /// A process as others are told of it, as of when it connected or sent.
@@ -394,13 +452,17 @@ pub trait Process {
     #[op]
     async fn parent_death(&self, number: Option<u8>) -> Result<u8, ProcessError>;
 
-    /// Changes the caller's ids of the user, or of the group; gives what they are now. `Denied` for
-    /// ids that it may not have, and then none is changed.
+    /// Changes the caller's ids of the user, or of the group; gives what they are now, and what it
+    /// may. `Denied` for ids that it may not have, and then none is changed.
     #[op]
-    async fn set_ids(&self, of_user: bool, change: IdChange) -> Result<Ids, ProcessError>;
+    async fn set_ids(&self, of_user: bool, change: IdChange) -> Result<(Ids, Capabilities), ProcessError>;
 
-    /// Names the caller's groups besides its own. `Denied` for who does not act as root, `Invalid`
-    /// for more than [`GROUPS_MAX`].
+    /// Changes the caller's capabilities. `Denied` for more than are permitted.
+    #[op(repeatable)]
+    async fn set_capabilities(&self, wanted: Capabilities) -> Result<(), ProcessError>;
+
+    /// Names the caller's groups besides its own. `Denied` for who has not SETGID, `Invalid` for
+    /// more than [`GROUPS_MAX`].
     #[op]
     async fn set_groups(&self, groups: Vec<u32>) -> Result<(), ProcessError>;
 

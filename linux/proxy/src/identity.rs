@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use contracts::process::{GROUPS_MAX, IdChange, Ids};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use contracts::process::{Capabilities, GROUPS_MAX, IdChange, Ids};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
 
@@ -12,7 +12,7 @@ use crate::errno::Errno;
 const AS_IT_IS: u32 = u32::MAX;
 
 /// A fresh process is root's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Identity {
     /// Real, effective and saved user.
@@ -21,9 +21,30 @@ pub struct Identity {
     groups: [u32; 3],
     count: u64,
     others: [u32; GROUPS_MAX],
+    /// Effective, permitted and inheritable ones, and 1 if they are kept.
+    capabilities: [u64; 4],
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        let mut own = Self::new_zeroed();
+        own.set_capabilities(Capabilities::default());
+        own
+    }
 }
 
 impl Identity {
+    /// What it may.
+    pub fn capabilities(&self) -> Capabilities {
+        let [effective, permitted, inheritable, keeps] = self.capabilities;
+        Capabilities { effective, permitted, inheritable, keeps: keeps != 0 }
+    }
+
+    /// That is this now.
+    pub fn set_capabilities(&mut self, now: Capabilities) {
+        self.capabilities = [now.effective, now.permitted, now.inheritable, now.keeps.into()];
+    }
+
     /// Of the user, or of the group.
     pub fn ids(&self, of_user: bool) -> Ids {
         let [real, effective, saved] = if of_user { self.users } else { self.groups };
@@ -53,9 +74,9 @@ impl Identity {
         (self.users[1], self.groups[1])
     }
 
-    /// Does it act as root?
-    pub fn is_root(&self) -> bool {
-        self.users[1] == 0
+    /// Has it a capability, by its number?
+    pub fn may(&self, number: u32) -> bool {
+        self.capabilities().has(number)
     }
 
     /// Does it act as somebody else than who started it (AT_SECURE)?
@@ -66,6 +87,7 @@ impl Identity {
     /// Another program runs.
     pub fn run_program(&mut self) {
         (self.users[2], self.groups[2]) = (self.users[1], self.groups[1]);
+        self.set_capabilities(self.capabilities().of_next(self.ids(true)));
     }
 
     /// May it say that it is this user and group?
@@ -102,22 +124,28 @@ pub fn groups_for(identity: &Identity, room: u64) -> Result<Vec<u32>, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contracts::process::capability;
 
     #[test]
     fn what_the_server_said_is_told() {
         let mut own = Identity::default();
-        assert!(own.is_root() && !own.is_secure() && own.others().is_empty());
+        assert!(own.may(capability::LAST) && !own.is_secure() && own.others().is_empty());
         own.set_others(&[4, 5]);
         own.set_ids(false, Ids { real: 34, effective: 34, saved: 34 });
         own.set_ids(true, Ids { real: 0, effective: 33, saved: 0 });
-        assert!(!own.is_root() && own.is_secure());
+        own.set_capabilities(Capabilities { effective: 0, ..own.capabilities() });
+        assert!(!own.may(capability::SETUID) && own.is_secure());
         assert_eq!((own.ids(true).effective, own.ids(false).real), (33, 34));
         assert_eq!(groups_for(&own, 0), Ok(vec![]));
         assert_eq!(groups_for(&own, 1), Err(Errno::EINVAL));
         assert_eq!(groups_for(&own, u64::MAX), Err(Errno::EINVAL));
         assert_eq!(groups_for(&own, 9), Ok(vec![4, 5]));
         own.run_program();
-        assert_eq!(own.ids(true).saved, 33);
+        assert_eq!(
+            (own.ids(true).saved, own.capabilities().permitted),
+            (33, Capabilities::ALL),
+            "its real one is root"
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use core::ops::Range;
 
 use abi::ProgramRegisters;
+use contracts::process::capability;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::descriptors::Descriptors;
@@ -23,7 +24,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0012;
+pub const VERSION: u64 = 0x5045_4c41_5354_0013;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -161,7 +162,7 @@ impl ProcessState {
     /// Changes a resource limit; gives the one before. As for [`Limits::check`].
     pub fn set_limit(&mut self, resource: u64, new: Limit) -> Result<Limit, Errno> {
         let old = self.limits.get(resource)?;
-        self.limits.set(resource, new, self.identity.is_root())?;
+        self.limits.set(resource, new, self.identity.may(capability::SYS_RESOURCE))?;
         self.descriptors.set_end(self.limits.soft(resource::DESCRIPTORS));
         self.signals.set_queued_max(self.limits.soft(resource::SIGNALS));
         Ok(old)
@@ -200,6 +201,7 @@ impl StateBlock {
         (state.version, state.segment, state.umask) = (VERSION, segment, 0o022);
         (state.process, state.parent) = (process, parent);
         state.signals = Signals::default();
+        state.identity = Identity::default();
         state.limits = Limits::default();
         state.descriptors.set_end(state.limits.soft(resource::DESCRIPTORS));
         state.directory = Text::new("/");
@@ -229,7 +231,7 @@ mod tests {
     use crate::descriptors::{Description, server};
     use crate::limits::DESCRIPTORS_SOFT;
     use crate::memory::PAGE;
-    use contracts::process::Ids;
+    use contracts::process::Capabilities;
     use zerocopy::FromZeros;
 
     fn block() -> Box<StateBlock> {
@@ -263,7 +265,7 @@ mod tests {
         let child = &mut block.process;
         assert_eq!((child.process, child.limits.get(resource::DESCRIPTORS)), (8, Ok(few)));
         assert_eq!((child.limits.get(resource::CPU), open(child)), (Ok(few), Err(Errno::EMFILE)));
-        child.identity.set_ids(true, Ids { real: 0, effective: 1000, saved: 0 });
+        child.identity.set_capabilities(Capabilities { effective: 0, ..Capabilities::default() });
         assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 9 }), Err(Errno::EPERM));
         assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 3, maximum: 8 }), Ok(few));
         assert_eq!((open(child), open(child)), (Ok(2), Err(Errno::EMFILE)));

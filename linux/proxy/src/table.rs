@@ -253,7 +253,8 @@ macro_rules! for_each_call {
         125 Capget "capget" (header_at, data_at)
             immediate { identity::capabilities(header_at, data_at) },
             Full;
-        126 Capset "capset" (header_at, data_at) immediate { identity::set_capabilities(header_at, data_at) }, Full;
+        126 Capset "capset" (header_at, data_at)
+            waits { identity::set_capabilities(header_at, data_at).await }, Full;
         127 RtSigpending "rt_sigpending" (set_at, set_bytes) immediate { signals::pending(set_at) }, Full;
         128 RtSigtimedwait "rt_sigtimedwait" (set_at, info_at, timeout_at, set_bytes)
             waits { signals::wait_for(set_at, info_at, timeout_at, set_bytes).await }, Full;
@@ -306,7 +307,7 @@ macro_rules! for_each_call {
         156 "_sysctl" absent;
         157 Prctl "prctl" (option, argument)
             tries { process::prctl(option, argument) }
-            or waits { process::parent_death(option, argument).await }, Full;
+            or waits { process::prctl_at_server(option, argument).await }, Full;
         158 ArchPrctl "arch_prctl" (which, address) immediate { threads::base(which, address) }, Full;
         159 "adjtimex" absent;
         160 Setrlimit "setrlimit" (resource, limit_at)

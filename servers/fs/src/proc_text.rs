@@ -254,6 +254,7 @@ mod tests {
                 users: Ids { real: 1, effective: 2, saved: 3 },
                 groups: Ids { real: 4, effective: 5, saved: 6 },
                 others: vec![7, 8],
+                ..Identity::default()
             },
             pages: 9,
             cpu_ns: 20_000_000,

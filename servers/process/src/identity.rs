@@ -1,19 +1,21 @@
 //! Whose a process is, and what it may become (credentials(7)): real, effective and saved id, of
 //! the user and of the group alike, and the groups beside them.
 //!
-//! Who acts as root may become anybody, and a process that does so for good cannot return to root.
-//! What else ids allow is not judged here, nor by any other server.
+//! Who has the capability may become anybody, and root that does so for good cannot return, unless
+//! it keeps its capabilities. What else ids allow is not judged here.
 
-use contracts::process::{Credentials, GROUPS_MAX, IdChange, Identity, Ids, ProcessError, ProcessId};
+use contracts::process::{
+    Capabilities, Credentials, GROUPS_MAX, IdChange, Identity, Ids, ProcessError, ProcessId, capability,
+};
 
 use alloc::vec::Vec;
 
 /// What to do with the ids of one kind.
-fn changed(ids: Ids, change: IdChange, is_root: bool) -> Result<Ids, ProcessError> {
-    let may_be = |id: u32, own: &[u32]| is_root || own.contains(&id);
+fn changed(ids: Ids, change: IdChange, may_any: bool) -> Result<Ids, ProcessError> {
+    let may_be = |id: u32, own: &[u32]| may_any || own.contains(&id);
     let any = [ids.real, ids.effective, ids.saved];
     let wanted = match change {
-        IdChange::One(id) if is_root => [Some(id); 3],
+        IdChange::One(id) if may_any => [Some(id); 3],
         IdChange::One(id) => [None, Some(id), None],
         IdChange::Two([real, effective]) => [real, effective, None],
         IdChange::All(all) => all,
@@ -36,16 +38,52 @@ fn changed(ids: Ids, change: IdChange, is_root: bool) -> Result<Ids, ProcessErro
 /// Changes the ids of the user or of the group; gives what they are now. `Denied`, and then none is
 /// changed.
 pub fn set_ids(own: &mut Identity, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
-    let is_root = own.users.effective == 0;
-    let ids = if of_user { &mut own.users } else { &mut own.groups };
-    *ids = changed(*ids, change, is_root)?;
-    Ok(*ids)
+    let (ids, number) = match of_user {
+        true => (&mut own.users, capability::SETUID),
+        false => (&mut own.groups, capability::SETGID),
+    };
+    let before = *ids;
+    *ids = changed(before, change, own.capabilities.has(number))?;
+    if of_user {
+        follow(&mut own.capabilities, before, own.users);
+    }
+    Ok(if of_user { own.users } else { own.groups })
 }
 
-/// Names the groups beside the process's own. `Denied` for who does not act as root, `Invalid` for
-/// more than [`GROUPS_MAX`].
+/// Root's go with the last id of root's, unless they are kept; in force are they for who acts as
+/// root.
+fn follow(own: &mut Capabilities, before: Ids, now: Ids) {
+    let has_root = |ids: Ids| [ids.real, ids.effective, ids.saved].contains(&0);
+    if has_root(before) && !has_root(now) && !own.keeps {
+        own.permitted = 0;
+    }
+    match (before.effective, now.effective) {
+        (0, 0) => {}
+        (_, 0) => own.effective = own.permitted,
+        (0, _) => own.effective = 0,
+        _ => own.effective &= own.permitted,
+    }
+}
+
+/// Changes what it may (capset(2)). `Denied` for more than is permitted.
+pub fn set_capabilities(own: &mut Identity, wanted: Capabilities) -> Result<(), ProcessError> {
+    let have = own.capabilities;
+    let inheritable = if have.has(capability::SETPCAP) { Capabilities::ALL } else { have.inheritable | have.permitted };
+    let is_within = |some: u64, all: u64| some & !all == 0;
+    let may = is_within(wanted.permitted, have.permitted)
+        && is_within(wanted.effective, wanted.permitted)
+        && is_within(wanted.inheritable, inheritable);
+    if !may {
+        return Err(ProcessError::Denied);
+    }
+    own.capabilities = wanted;
+    Ok(())
+}
+
+/// Names the groups beside the process's own. `Denied` for who has not SETGID, `Invalid` for more
+/// than [`GROUPS_MAX`].
 pub fn set_groups(own: &mut Identity, groups: Vec<u32>) -> Result<(), ProcessError> {
-    if own.users.effective != 0 {
+    if !own.capabilities.has(capability::SETGID) {
         return Err(ProcessError::Denied);
     }
     if groups.len() > GROUPS_MAX {
@@ -59,6 +97,7 @@ pub fn set_groups(own: &mut Identity, groups: Vec<u32>) -> Result<(), ProcessErr
 pub fn run_program(own: &mut Identity) {
     own.users.saved = own.users.effective;
     own.groups.saved = own.groups.effective;
+    own.capabilities = own.capabilities.of_next(own.users);
 }
 
 /// As whom it acts.
@@ -102,7 +141,8 @@ mod tests {
         assert_eq!(set_ids(&mut own, false, IdChange::One(0)), Err(ProcessError::Denied));
         assert_eq!(set_groups(&mut own, Vec::new()), Err(ProcessError::Denied));
         assert_eq!(user(&mut own, IdChange::Two([Some(33), None])), Ok(ids(33, 33, 33)));
-        let kept = Identity { users: ids(33, 33, 33), groups: ids(34, 34, 34), others: vec![4, 5] };
+        let capabilities = Capabilities { effective: 0, permitted: 0, ..Capabilities::default() };
+        let kept = Identity { users: ids(33, 33, 33), groups: ids(34, 34, 34), others: vec![4, 5], capabilities };
         assert_eq!(own, kept);
     }
 
@@ -118,16 +158,63 @@ mod tests {
         assert_eq!(user(&mut own, IdChange::One(6)), Err(ProcessError::Denied));
     }
 
+    fn of_user(users: Ids) -> Identity {
+        let capabilities = Capabilities { effective: 0, permitted: 0, ..Capabilities::default() };
+        Identity { users, capabilities, ..Identity::default() }
+    }
+
+    #[test]
+    fn capabilities_that_are_kept_let_a_user_change_its_group() {
+        let all = Capabilities::ALL;
+        let mut own = Identity::default();
+        let kept = Capabilities { keeps: true, ..own.capabilities };
+        set_capabilities(&mut own, kept).unwrap();
+        assert_eq!(user(&mut own, IdChange::All([Some(33); 3])), Ok(ids(33, 33, 33)));
+        assert_eq!((own.capabilities.effective, own.capabilities.permitted), (0, all));
+        assert_eq!(set_ids(&mut own, false, IdChange::One(34)), Err(ProcessError::Denied), "not in force");
+        set_capabilities(&mut own, Capabilities { effective: 1 << capability::SETGID, ..kept }).unwrap();
+        assert_eq!(set_ids(&mut own, false, IdChange::All([Some(34); 3])), Ok(ids(34, 34, 34)));
+        assert_eq!(set_groups(&mut own, vec![4]), Ok(()));
+        assert_eq!(user(&mut own, IdChange::One(0)), Err(ProcessError::Denied), "another one");
+        // What is given up does not come back, and nothing of it outlasts another program.
+        let few = Capabilities { permitted: 1 << capability::SETUID, effective: 0, ..kept };
+        set_capabilities(&mut own, few).unwrap();
+        let forged = [
+            Capabilities { permitted: all, ..few },
+            Capabilities { effective: 1 << capability::SETGID, ..few },
+            Capabilities { inheritable: 1 << capability::SETGID, ..few },
+        ];
+        for wanted in forged {
+            assert_eq!(set_capabilities(&mut own, wanted), Err(ProcessError::Denied));
+        }
+        run_program(&mut own);
+        assert_eq!(own.capabilities, Capabilities { permitted: 0, keeps: false, ..few });
+    }
+
+    #[test]
+    fn root_has_its_capabilities_in_force_while_it_acts_as_root() {
+        let mut own = Identity::default();
+        let none = Capabilities { effective: 0, ..own.capabilities };
+        set_capabilities(&mut own, none).unwrap();
+        assert_eq!(user(&mut own, IdChange::One(33)), Err(ProcessError::Denied), "root has given it up");
+        run_program(&mut own);
+        assert_eq!(own.capabilities, Capabilities::default(), "root's next program has all");
+        user(&mut own, IdChange::All([None, Some(33), None])).unwrap();
+        assert_eq!((own.capabilities.effective, own.capabilities.permitted), (0, Capabilities::ALL));
+        user(&mut own, IdChange::One(0)).unwrap();
+        assert_eq!(own.capabilities, Capabilities::default());
+    }
+
     #[test]
     fn a_saved_id_becomes_the_effective_one_alone() {
-        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        let mut own = of_user(ids(5, 6, 7));
         assert_eq!(user(&mut own, IdChange::Two([Some(7), None])), Err(ProcessError::Denied));
         assert_eq!(user(&mut own, IdChange::Two([Some(7), Some(5)])), Err(ProcessError::Denied));
         assert_eq!(own.users, ids(5, 6, 7));
         assert_eq!(user(&mut own, IdChange::Two([None, Some(7)])), Ok(ids(5, 7, 7)));
-        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        let mut own = of_user(ids(5, 6, 7));
         assert_eq!(user(&mut own, IdChange::Two([Some(6), Some(5)])), Ok(ids(6, 5, 5)));
-        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        let mut own = of_user(ids(5, 6, 7));
         assert_eq!(user(&mut own, IdChange::All([Some(7), None, None])), Ok(ids(7, 6, 7)));
     }
 

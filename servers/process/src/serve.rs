@@ -268,9 +268,14 @@ impl ProcessServer for Service {
         self.table.borrow_mut().parent_death(caller, number)
     }
 
-    async fn set_ids(&self, peer: &Peer, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
+    async fn set_ids(&self, peer: &Peer, of_user: bool, change: IdChange) -> Result<(Ids, Capabilities), ProcessError> {
         let caller = self.caller(peer)?;
         self.table.borrow_mut().set_ids(caller, of_user, change)
+    }
+
+    async fn set_capabilities(&self, peer: &Peer, wanted: Capabilities) -> Result<(), ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().set_capabilities(caller, wanted)
     }
 
     async fn set_groups(&self, peer: &Peer, groups: Vec<u32>) -> Result<(), ProcessError> {

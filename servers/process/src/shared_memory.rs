@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contracts::process::{Identity, ProcessId};
+use contracts::process::{Identity, ProcessId, capability};
 use contracts::shared_memory::*;
 use contracts::spawn::MemoryId;
 
@@ -32,20 +32,16 @@ pub struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    fn is_root(&self) -> bool {
-        self.identity.users.effective == 0
-    }
-
     fn owns(&self, state: &SegmentState) -> bool {
         let user = self.identity.users.effective;
-        self.is_root() || user == state.owner[0] || user == state.creator[0]
+        self.identity.capabilities.has(capability::SYS_ADMIN) || user == state.owner[0] || user == state.creator[0]
     }
 
     fn is_in(&self, group: u32) -> bool {
         self.identity.groups.effective == group || self.identity.others.contains(&group)
     }
 
-    /// May it do what these bits allow, as Linux judges it (ipcperms)? Root may.
+    /// May it do what these bits allow, as Linux judges it (ipcperms)?
     fn may(&self, state: &SegmentState, bits: u16) -> Result<(), SegmentError> {
         let user = self.identity.users.effective;
         let granted = if user == state.owner[0] || user == state.creator[0] {
@@ -55,7 +51,8 @@ impl Caller<'_> {
         } else {
             state.mode
         };
-        if self.is_root() || bits & 7 & !granted == 0 { Ok(()) } else { Err(SegmentError::Denied) }
+        let may_all = self.identity.capabilities.has(capability::IPC_OWNER);
+        if may_all || bits & 7 & !granted == 0 { Ok(()) } else { Err(SegmentError::Denied) }
     }
 }
 

@@ -10,7 +10,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use contracts::process::{
-    BRANCH_MAX, ChildNews, ChildState, Ended, IdChange, Identity, Ids, Interest, ProcessError, ProcessId, Target,
+    BRANCH_MAX, Capabilities, ChildNews, ChildState, Ended, IdChange, Identity, Ids, Interest, ProcessError, ProcessId,
+    Target,
 };
 
 use crate::identity;
@@ -572,14 +573,25 @@ impl Table {
     }
 
     /// Changes the ids of a living process. As for [`identity::set_ids`].
-    pub fn set_ids(&mut self, id: ProcessId, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
+    pub fn set_ids(
+        &mut self,
+        id: ProcessId,
+        of_user: bool,
+        change: IdChange,
+    ) -> Result<(Ids, Capabilities), ProcessError> {
         let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
         let acted = identity::acting(id, &process.identity);
         let ids = identity::set_ids(&mut process.identity, of_user, change)?;
         if acted != identity::acting(id, &process.identity) {
             process.parent_death = 0;
         }
-        Ok(ids)
+        Ok((ids, process.identity.capabilities))
+    }
+
+    /// Changes what a process may. As for [`identity::set_capabilities`].
+    pub fn set_capabilities(&mut self, id: ProcessId, wanted: Capabilities) -> Result<(), ProcessError> {
+        let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
+        identity::set_capabilities(&mut process.identity, wanted)
     }
 
     /// Sets which signal a process gets when its parent ends, if one is named, and gives what holds

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use channel::CallError;
 use contracts::descriptions::DescriptionError;
-use contracts::process::{ForkOptions, Forked};
+use contracts::process::{ForkOptions, Forked, capability};
 
 use personality::Errno;
 use personality::flags::*;
@@ -68,7 +68,7 @@ fn signal_of(number: u64) -> Option<u8> {
 /// How many processes and threads the user may have, of whom this process' other threads are some
 /// (RLIMIT_NPROC); root may have all.
 fn user_limit() -> Option<u32> {
-    with_state(|state| if state.identity.is_root() { None } else { state.limits.processes() })
+    with_state(|state| if state.identity.may(capability::SYS_RESOURCE) { None } else { state.limits.processes() })
 }
 
 impl CloneOptions {

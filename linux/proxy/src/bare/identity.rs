@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use contracts::process::{IdChange, Ids};
+use contracts::process::{Capabilities, IdChange, Ids, capability};
 use personality::Errno;
 use personality::identity::{group_count, groups_for, one, wanted};
 
 use super::errors::Outcome;
 use super::proxy::proxy;
-use super::user::{self, with_state};
+use super::user::{self, with_state, with_thread};
 
 /// Bytes of an id.
 const ID_BYTES: u64 = 4;
@@ -28,8 +28,11 @@ pub fn tell(of_user: bool, at: [u64; 3]) -> Outcome {
 }
 
 async fn change(of_user: bool, change: IdChange) -> Outcome {
-    let ids = proxy().process.set_ids(of_user, change).await?;
-    with_state(|state| state.identity.set_ids(of_user, ids));
+    let (ids, capabilities) = proxy().process.set_ids(of_user, change).await?;
+    with_state(|state| {
+        state.identity.set_ids(of_user, ids);
+        state.identity.set_capabilities(capabilities);
+    });
     Ok(0)
 }
 
@@ -63,7 +66,7 @@ pub fn groups(room: u64, at: u64) -> Outcome {
 /// setgroups.
 pub async fn set_groups(count: u64, at: u64) -> Outcome {
     // Who may not at all is told that first, as on Linux.
-    if !with_state(|state| state.identity.is_root()) {
+    if !with_state(|state| state.identity.may(capability::SETGID)) {
         return Err(Errno::EPERM.into());
     }
     let count = group_count(count)?;
@@ -76,31 +79,52 @@ pub async fn set_groups(count: u64, at: u64) -> Outcome {
 
 /// capget of version 3: effective, permitted and inheritable, low words first.
 pub fn capabilities(header_at: u64, data_at: u64) -> Outcome {
-    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
-    if !is_known(header_at)? {
+    if header(header_at)?.is_none() {
         return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
     }
-    // Who gave root up has none.
-    let [low, high] = if with_state(|state| state.identity.is_root()) { ALL } else { [0, 0] };
-    user::write_if(data_at, &[low, low, 0, high, high, 0])?;
+    let Capabilities { effective, permitted, inheritable, .. } = with_state(|state| state.identity.capabilities());
+    let sets = [effective, permitted, inheritable];
+    let words = [sets.map(|set| set as u32), sets.map(|set| (set >> 32) as u32)];
+    user::write_if(data_at, &words)?;
     Ok(0)
 }
 
-/// Is it of the version that is known, which else is told?
-fn is_known(header_at: u64) -> Result<bool, Errno> {
+/// The process that a header of the known version names; which one is known is told else.
+fn header(at: u64) -> Result<Option<u32>, Errno> {
     const VERSION_3: u32 = 0x2008_0522;
-    let [version, _]: [u32; 2] = user::read(header_at)?;
+    let [version, process]: [u32; 2] = user::read(at)?;
     if version != VERSION_3 {
-        user::write(header_at, &VERSION_3)?;
+        user::write(at, &VERSION_3)?;
+        return Ok(None);
     }
-    Ok(version == VERSION_3)
+    Ok(Some(process))
 }
 
-/// capset: accepted, and nothing is given up by it.
-pub fn set_capabilities(header_at: u64, data_at: u64) -> Outcome {
-    if !is_known(header_at)? {
-        return Err(Errno::EINVAL.into());
+/// capset, of the caller itself.
+pub async fn set_capabilities(header_at: u64, data_at: u64) -> Outcome {
+    let process = header(header_at)?.ok_or(Errno::EINVAL)?;
+    let own = [0, with_state(|state| state.process), with_thread(|thread| thread.id as u32)];
+    if !own.contains(&process) {
+        return Err(Errno::EPERM.into());
     }
-    user::check_readable(data_at, 24)?;
+    let words: [[u32; 3]; 2] = user::read(data_at)?;
+    let set = |which: usize| (u64::from(words[1][which]) << 32 | u64::from(words[0][which])) & Capabilities::ALL;
+    let now = with_state(|state| state.identity.capabilities());
+    let wanted = Capabilities { effective: set(0), permitted: set(1), inheritable: set(2), ..now };
+    become_capable(wanted).await
+}
+
+/// PR_SET_KEEPCAPS.
+pub async fn keep_capabilities(keeps: u64) -> Outcome {
+    let now = with_state(|state| state.identity.capabilities());
+    match keeps {
+        0 | 1 => become_capable(Capabilities { keeps: keeps != 0, ..now }).await,
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+async fn become_capable(wanted: Capabilities) -> Outcome {
+    proxy().process.set_capabilities(wanted).await?;
+    with_state(|state| state.identity.set_capabilities(wanted));
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
+use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target, capability};
 use personality::Errno;
 use personality::flags::{O_NONBLOCK, WALL, WCLONE, WCONTINUED, WEXITED, WHOSE, WNOHANG, WNOWAIT, WUNTRACED, only};
 use personality::layouts::{ChildInfo, Limit, system_names};
@@ -13,6 +13,7 @@ use personality::state::PARENT_UNKNOWN;
 
 use super::entry;
 use super::errors::{Failure, Outcome};
+use super::identity;
 use super::mapping;
 use super::process_handles;
 use super::proxy::proxy;
@@ -26,9 +27,10 @@ use super::user::{self, with_state, with_thread};
 use super::vfork;
 use super::wait::answer;
 
-/// Options of prctl: PR_SET_PDEATHSIG and PR_GET_PDEATHSIG.
+/// Options of prctl: PR_SET_PDEATHSIG, PR_GET_PDEATHSIG and PR_SET_KEEPCAPS.
 const SET_PARENT_DEATH: u64 = 1;
 const GET_PARENT_DEATH: u64 = 2;
+const SET_KEEPCAPS: u64 = 8;
 
 /// Ends the process: its domain's end tells the process server how, and all servers that it is
 /// gone.
@@ -222,29 +224,30 @@ pub async fn new_session() -> Outcome {
     Ok(proxy().process.new_session().await?.into())
 }
 
-/// prctl, where the process server keeps it: the signal that a process gets when its parent ends.
-pub async fn parent_death(option: u64, argument: u64) -> Outcome {
+/// prctl, where the process server keeps it: the signal that a process gets when its parent ends,
+/// and whether capabilities are kept.
+pub async fn prctl_at_server(option: u64, argument: u64) -> Outcome {
     match option {
         SET_PARENT_DEATH => {
             let number = u8::try_from(argument).map_err(|_| Errno::EINVAL)?;
             proxy().process.parent_death(Some(number)).await?;
         }
+        SET_KEEPCAPS => return identity::keep_capabilities(argument).await,
         _ => user::write(argument, &u32::from(proxy().process.parent_death(None).await?))?,
     }
     Ok(0)
 }
 
-/// prctl: names, and what a program may ask without effect here. `None` for what [`parent_death`]
-/// does.
+/// prctl: names, and what a program may ask without effect here. `None` for what
+/// [`prctl_at_server`] does.
 pub fn prctl(option: u64, argument: u64) -> Option<Outcome> {
-    (!matches!(option, SET_PARENT_DEATH | GET_PARENT_DEATH)).then(|| control(option, argument))
+    (!matches!(option, SET_PARENT_DEATH | GET_PARENT_DEATH | SET_KEEPCAPS)).then(|| control(option, argument))
 }
 
 fn control(option: u64, argument: u64) -> Outcome {
     const GET_DUMPABLE: u64 = 3;
     const SET_DUMPABLE: u64 = 4;
     const GET_KEEPCAPS: u64 = 7;
-    const SET_KEEPCAPS: u64 = 8;
     const SET_NAME: u64 = 15;
     const GET_NAME: u64 = 16;
     const CAPABILITY_BOUND: u64 = 23;
@@ -267,7 +270,8 @@ fn control(option: u64, argument: u64) -> Outcome {
         SET_DUMPABLE if argument > 1 => return Err(Errno::EINVAL.into()),
         SET_NO_NEW_PRIVILEGES if argument == 1 => with_state(|state| state.no_new_privileges = 1),
         GET_NO_NEW_PRIVILEGES => return Ok(with_state(|state| state.no_new_privileges)),
-        SET_DUMPABLE | SET_KEEPCAPS | GET_KEEPCAPS | SET_LARGE_PAGES_OFF | GET_LARGE_PAGES_OFF => {}
+        GET_KEEPCAPS => return Ok(with_state(|state| state.identity.capabilities()).keeps.into()),
+        SET_DUMPABLE | SET_LARGE_PAGES_OFF | GET_LARGE_PAGES_OFF => {}
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
@@ -291,7 +295,7 @@ fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
     // Linux takes the low 32 bits.
     let resource = u64::from(resource as u32);
     if resource == resource::STACK {
-        with_state(|state| state.limits.check(resource, new, state.identity.is_root()))?;
+        with_state(|state| state.limits.check(resource, new, state.identity.may(capability::SYS_RESOURCE)))?;
         mapping::grow_stack(new.current)?;
     }
     let old = with_state(|state| state.set_limit(resource, new))?;

@@ -1,6 +1,7 @@
 //! sched_*, priorities and memory barriers: what a program may ask about who runs when, told for a
 //! process whose threads all run on one core.
 
+use contracts::process::capability;
 use personality::Errno;
 use personality::layouts::TimeSpec;
 
@@ -116,7 +117,7 @@ pub fn set_priority(which: u64, id: u64, niceness: u64) -> Outcome {
     let niceness = i64::from(niceness as i32).clamp(-20, 19);
     match which {
         OF_PROCESS if is_own(id) => with_state(|state| {
-            if niceness < state.niceness && !state.identity.is_root() {
+            if niceness < state.niceness && !state.identity.may(capability::SYS_NICE) {
                 return Err(Errno::EACCES.into());
             }
             state.niceness = niceness;

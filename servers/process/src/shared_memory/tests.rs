@@ -1,13 +1,15 @@
 //! Who may have a segment, and when it goes.
 
 use super::*;
-use contracts::process::Ids;
+use contracts::process::{Capabilities, Ids};
 
 const NUMBER: u64 = 0x1234_5678_9abc_0000;
 
 fn user(id: u32) -> Identity {
     let ids = |id| Ids { real: id, effective: id, saved: id };
-    Identity { users: ids(id), groups: ids(id + 100), others: vec![7] }
+    let all = if id == 0 { Capabilities::ALL } else { 0 };
+    let capabilities = Capabilities { effective: all, permitted: all, ..Capabilities::default() };
+    Identity { users: ids(id), groups: ids(id + 100), others: vec![7], capabilities }
 }
 
 fn wish(key: u32, bytes: u64) -> SegmentWish {

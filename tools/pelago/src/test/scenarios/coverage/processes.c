@@ -211,6 +211,28 @@ static int asks_for_one(long unused) {
     return getuid() || (setuid(65534) == 0 && at_parents_end() == 0);
 }
 SEEN(prctl_options, PR_GET_PDEATHSIG) { return child_finds(asks_for_one, 0) == 1; }
+// Root that becomes another keeps what is permitted, and changes its group once that is in force again; a program that it runs
+// could not.
+static int keeps_capabilities(long unused) {
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct own[2];
+    if (process_control(PR_GET_KEEPCAPS, 0) || !fails_by(process_control(PR_SET_KEEPCAPS, 2), EINVAL) || process_control(PR_SET_KEEPCAPS, 1) || process_control(PR_GET_KEEPCAPS, 0) != 1) return 3;
+    if (setresuid(7, 7, 7) || syscall(SYS_capget, &head, own) || own[0].effective || !own[0].permitted) return 4;
+    if (!fails_by(setresgid(8, 8, 8), EPERM)) return 5;
+    own[0].effective = own[0].permitted;
+    return syscall(SYS_capset, &head, own) == 0 && setresgid(8, 8, 8) == 0 && getegid() == 8;
+}
+static int gives_capabilities_up(long unused) {
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct none[2] = { 0 }, own[2];
+    if (syscall(SYS_capset, &head, none) || syscall(SYS_capget, &head, own) || own[0].effective || own[0].permitted) return 3;
+    own[0].permitted = 1;
+    if (!fails_by(syscall(SYS_capset, &head, own), EPERM)) return 4;
+    head.pid = getppid();
+    return fails_by(syscall(SYS_capset, &head, none), EPERM) && fails_by(setresgid(8, 8, 8), EPERM) && fails_by(setuid(7), EPERM);
+}
+SEEN(prctl_options, PR_SET_KEEPCAPS) { return getuid() ? NOT_HERE : child_finds(keeps_capabilities, 0) == 1; }
+SEEN(prctl_options, PR_GET_KEEPCAPS) { return seen_prctl_options_PR_SET_KEEPCAPS(0); }
 SEEN(prctl_options, PR_SET_NAME) { char name[16] = { 0 }; return process_control(value, (long)"coverage") == 0 && process_control(PR_GET_NAME, (long)name) == 0 && !strcmp(name, "coverage"); }
 SEEN(prctl_options, PR_GET_NAME) { return seen_prctl_options_PR_SET_NAME(PR_SET_NAME); }
 SEEN(prctl_options, PR_CAPBSET_READ) { return process_control(value, 0) >= 0 && fails_by(process_control(value, 64), EINVAL) && (is_linux || process_control(value, 0) == 1); }
@@ -327,4 +349,5 @@ SEEN(membarrier_flags, MEMBARRIER_CMD_FLAG_CPU) {
 static struct __user_cap_data_struct capabilities[2];
 TRY(capget_versions) { struct __user_cap_header_struct head = { value, 0 }; return syscall(SYS_capget, &head, capabilities); }
 TRY(capset_versions) { struct __user_cap_header_struct head = { value, 0 }; if (value == _LINUX_CAPABILITY_VERSION_3) try_capget_versions(value); return syscall(SYS_capset, &head, capabilities); }
+SEEN(capset_versions, _LINUX_CAPABILITY_VERSION_3) { return getuid() ? NOT_HERE : child_finds(gives_capabilities_up, 0) == 1; }
 SEES(capget_versions) { return try_capget_versions(value) == 0 && (is_linux || capabilities[0].effective == ~0u); }
