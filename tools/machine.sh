@@ -368,6 +368,7 @@ nightly_roots='node nodejs
 python coreutils netbase python3 libpython3.11-testsuite
 gcc make gcc libc6-dev coreutils
 php php-cli
+postgres postgresql-15 coreutils grep util-linux
 ruby ruby'
 # In every root. usr-is-merged stands for a script that has to run and needs all of perl.
 roots_base='base-files base-passwd dash usr-is-merged'

@@ -5,6 +5,11 @@
 //! syncs each write. The disk's server dies under it, and the one that encrypts, and nobody hears
 //! of it; the emulator is killed; the volume's server dies, and redis ends, as its file is lost to
 //! it. In the run after each of these every write is there that a client had the answer to.
+//! `disk-servers/postgres`: the same with rows of Debian's PostgreSQL, until the emulator is
+//! killed.
+
+mod postgres;
+mod redis;
 
 use super::cli::Running;
 use super::servers::wait_until;
@@ -18,8 +23,6 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,55 +36,33 @@ const WRITES: u64 = 40;
 const LIMIT: Duration = Duration::from_secs(60);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
-/// As in the README.
-const SERVER: [&str; 9] =
-    ["redis-server", "--protected-mode", "no", "--dir", "/data", "--appendonly", "yes", "--appendfsync", "always"];
-/// redis' port.
-const PORT: u16 = 6379;
-/// The longest value.
-const VALUE_BYTES: u64 = 600;
-
 /// The last write of each client that was acknowledged.
 type Kept = [u64; CLIENTS];
 
 pub fn scenarios() -> Vec<Scenario> {
-    let of = |name: &str, key| Scenario::shared(4, name.to_owned(), move |_| redis(key));
-    // Encrypted it goes through all that it does plain.
-    vec![of("disk-servers/redis", None).by_night(true), of("disk-servers/redis/encrypted", Some("open, sesame"))]
+    redis::scenarios().into_iter().chain([postgres::scenario()]).collect()
 }
 
-fn redis(key: Option<&str>) -> Result<()> {
-    let disk = Disk::new(key)?;
-    let faults: &[&str] =
-        if key.is_some() { &["kill crypto", "kill disk", "hang crypto"] } else { &["kill disk", "hang disk"] };
-    let mut run = disk.start(",size=128M", &[0; CLIENTS])?;
-    let kept = write(&mut run, &[0; CLIENTS], |writing| {
-        for fault in faults {
-            writing.goes_on()?;
-            writing.break_one(fault)?;
-        }
-        writing.goes_on()?;
-        writing.refused()?;
-        writing.kill_emulator()
-    })?;
-    ensure!(!run.running.finish()?.success(), "the emulator was killed, and the tool ended well");
-    let mut run = disk.start("", &kept)?;
-    let kept = write(&mut run, &kept, |writing| {
-        writing.goes_on()?;
-        writing.break_one("kill volume")?;
-        writing.ends()
-    })?;
-    ensure!(!run.running.finish()?.success(), "redis went on without its file");
-    let mut run = disk.start("", &kept)?;
-    run.running.signal(Signal::SIGTERM)?;
-    let status = run.running.finish()?;
-    ensure!(status.success(), "{status}:\n{}", run.running.said().join("\n"));
-    let all: u64 = kept.iter().sum();
-    println!(
-        "     {all} writes of {CLIENTS} clients: all were there after {}, the emulator's death and that of volume",
-        faults.join(", ")
-    );
-    if key.is_none() { disk.sound() } else { Ok(()) }
+/// Connects the client of that number to a port; it waits so long for the first answer.
+type Connect = fn(u16, usize, Duration) -> Result<Box<dyn Client>>;
+
+/// A server, and how its clients write.
+struct Server {
+    /// Its root.
+    origin: Origin,
+    /// Its port in the guest.
+    port: u16,
+    words: &'static [&'static str],
+    connect: Connect,
+}
+
+/// A client's connection.
+trait Client {
+    /// Writes what its write of that number is. An error: it was not acknowledged.
+    fn write(&mut self, number: u64) -> Result<()>;
+    /// Whether its writes are there up to the last one that was acknowledged, as they were written.
+    /// One more may be: it was on the way.
+    fn look(&mut self, last: u64) -> Result<()>;
 }
 
 /// A folder with a disk's file, and its key.
@@ -103,29 +84,25 @@ impl Disk {
         self.folder.path().join("data.img")
     }
 
-    /// Starts redis, and looks whether all is there that was acknowledged, and nothing else.
-    fn start(&self, more: &str, kept: &Kept) -> Result<Run> {
+    /// Starts a server, with more of `--disk` and of `run`, and looks whether all is there that was
+    /// acknowledged, and nothing else.
+    fn start(&self, server: &Server, (more, options): (&str, &[&str]), kept: &Kept) -> Result<Run> {
         let key = self.folder.path().join("key");
         let key = if self.is_encrypted { format!(",key={}", key.display()) } else { String::new() };
         let disk = format!("{}:/data{more}{key}", self.image().display());
-        let (port, origin) = (port::free()?, Origin::Root("redis").words()?);
-        let forward = format!("{port}:{PORT}");
-        let options = ["--accel", "tcg", "-q", "--disk", &disk, "-p", &forward];
+        let (port, origin) = (port::free()?, server.origin.words()?);
+        let forward = format!("{port}:{}", server.port);
+        let always = ["--accel", "tcg", "-q", "--disk", &disk, "-p", &forward];
         let origin: Vec<&str> = origin.iter().map(String::as_str).collect();
-        let mut running = Running::start(&[&options, &origin[..], &SERVER].concat(), &[])?;
-        let tries = RefCell::new(first_tries());
-        wait_until(&mut running, || {
-            let mut stream = connected(port)?;
-            stream.get_ref().set_read_timeout(tries.borrow_mut().next())?;
-            let answer = ask(&mut stream, "PING")?;
-            ensure!(answer == "+PONG", "it answers {answer}");
-            Ok(())
-        })?;
-        let mut stream = connected(port)?;
+        let mut running = Running::start(&[&always, options, &origin[..], server.words].concat(), &[])?;
+        let (connect, tries) = (server.connect, RefCell::new(first_tries()));
+        let limit = || tries.borrow_mut().next().unwrap_or(ANSWER_LIMIT);
+        wait_until(&mut running, || connect(port, 0, limit()).map(drop))?;
         for (client, last) in kept.iter().enumerate() {
-            look(&mut stream, client, *last).map_err(|error| anyhow!("{error:#}:\n{}", running.said().join("\n")))?;
+            let looked = connect(port, client, ANSWER_LIMIT).and_then(|mut connected| connected.look(*last));
+            looked.map_err(|error| anyhow!("{error:#}:\n{}", running.said().join("\n")))?;
         }
-        Ok(Run { running, port })
+        Ok(Run { running, port, connect })
     }
 
     /// This machine's e2fsck finds nothing, and no journal to recover.
@@ -138,48 +115,11 @@ impl Disk {
     }
 }
 
-/// A machine with redis.
+/// A machine with a server.
 struct Run {
     running: Running,
     port: u16,
-}
-
-fn connected(port: u16) -> Result<BufReader<TcpStream>> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-    stream.set_nodelay(true)?;
-    Ok(BufReader::new(stream))
-}
-
-/// Asks; the first line of the answer. An error: the connection ended.
-fn ask(stream: &mut BufReader<TcpStream>, question: &str) -> Result<String> {
-    stream.get_mut().write_all(format!("{question}\r\n").as_bytes()).context("it cannot be sent")?;
-    let mut line = String::new();
-    stream.read_line(&mut line).context("no answer")?;
-    ensure!(line.ends_with("\r\n"), "the connection ended");
-    Ok(line.trim_end().to_owned())
-}
-
-/// What a client's write of that number sets.
-fn value(client: usize, number: u64) -> String {
-    format!("{number:0width$}-{client}", width = (number * 37 % VALUE_BYTES + 1) as usize)
-}
-
-/// Whether the client's writes are there up to the last one that was acknowledged, as they were
-/// written. One more may be: it was on the way.
-fn look(stream: &mut BufReader<TcpStream>, client: usize, last: u64) -> Result<()> {
-    for number in 1..=last {
-        let key = format!("{client}:{number}");
-        let length = ask(stream, &format!("GET {key}"))?;
-        let wanted = value(client, number);
-        ensure!(length == format!("${}", wanted.len()), "{key} of {last} that were acknowledged: {length}");
-        let mut found = vec![0; wanted.len() + 2];
-        stream.read_exact(&mut found).context("half an answer")?;
-        ensure!(found == format!("{wanted}\r\n").as_bytes(), "{key} is {}", String::from_utf8_lossy(&found));
-    }
-    let beyond = ask(stream, &format!("EXISTS {client}:{}", last + 2))?;
-    ensure!(beyond == ":0", "client {client} never wrote {}, and it is there: {beyond}", last + 2);
-    Ok(())
+    connect: Connect,
 }
 
 /// What happens while clients write.
@@ -198,7 +138,7 @@ impl Writing<'_> {
         while self.acknowledged.load(Ordering::Relaxed) < wanted {
             self.run.running.lives()?;
             self.refused()?;
-            ensure!(Instant::now() < end, "redis acknowledges nothing:\n{}", self.run.running.said().join("\n"));
+            ensure!(Instant::now() < end, "it acknowledges nothing:\n{}", self.run.running.said().join("\n"));
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -233,11 +173,11 @@ impl Writing<'_> {
         kill(Pid::from_raw(emulator.parse()?), Signal::SIGKILL).context("cannot kill the emulator")
     }
 
-    /// redis is told that its file is lost, and ends: no client has a connection any more.
+    /// The server is told that its file is lost, and ends: no client has a connection any more.
     fn ends(&mut self) -> Result<()> {
         let end = Instant::now() + LIMIT;
         while self.refused.load(Ordering::Relaxed) < CLIENTS as u64 {
-            ensure!(Instant::now() < end, "redis goes on:\n{}", self.run.running.said().join("\n"));
+            ensure!(Instant::now() < end, "it goes on:\n{}", self.run.running.said().join("\n"));
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -248,14 +188,16 @@ impl Writing<'_> {
 /// kept then.
 fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Result<()>) -> Result<Kept> {
     let (stop, acknowledged, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let port = run.port;
+    let (port, connect) = (run.port, run.connect);
     let (done, written) = std::thread::scope(|scope| {
         let clients: Vec<_> = kept
             .iter()
             .enumerate()
             .map(|(client, last)| {
                 let (stop, acknowledged, refused) = (&stop, &acknowledged, &refused);
-                scope.spawn(move || keep_writing(port, (client, *last), stop, acknowledged, refused))
+                scope.spawn(move || {
+                    keep_writing(move || connect(port, client, ANSWER_LIMIT), *last, stop, acknowledged, refused)
+                })
             })
             .collect();
         let done = meanwhile(&mut Writing { run, acknowledged: &acknowledged, refused: &refused });
@@ -273,25 +215,20 @@ fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Res
 /// One client's writes, until it is told to stop or its connection ends; the last one that was
 /// acknowledged.
 fn keep_writing(
-    port: u16,
-    (client, mut last): (usize, u64),
+    connect: impl FnOnce() -> Result<Box<dyn Client>>,
+    mut last: u64,
     stop: &AtomicBool,
     acknowledged: &AtomicU64,
     refused: &AtomicU64,
 ) -> Result<u64> {
-    let mut stream = connected(port)?;
+    let mut client = connect()?;
     while !stop.load(Ordering::Relaxed) {
-        let number = last + 1;
-        match ask(&mut stream, &format!("SET {client}:{number} {}", value(client, number))) {
-            Ok(answer) if answer == "+OK" => {
-                last = number;
-                acknowledged.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(_) | Err(_) => {
-                refused.fetch_add(1, Ordering::Relaxed);
-                break;
-            }
+        if client.write(last + 1).is_err() {
+            refused.fetch_add(1, Ordering::Relaxed);
+            break;
         }
+        last += 1;
+        acknowledged.fetch_add(1, Ordering::Relaxed);
     }
     Ok(last)
 }
