@@ -134,7 +134,10 @@ fn belongs() -> Result<()> {
     crate::host::files::write(&program, b"#!/bin/sh\nexit $1\n")?;
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
     let path = program.display().to_string();
-    let base = data_base(&real, "tool-light", &[&path, OF_ETC_OR_LIB])?;
+    // The package has a link only: what that leads to is lacking whether it is asked for or not.
+    let link = real.join("tool.conf");
+    std::os::unix::fs::symlink(OF_ETC_OR_LIB, &link).context("cannot make a link")?;
+    let base = data_base(&real, "tool-light", &[&path, &link.display().to_string()])?;
     let told = "pelago: tool belongs to tool-light: add --package tool-light";
     for (options, status, is_told) in
         [(&[][..], 3, true), (&[], 0, false), (&["-q"], 3, false), (&["--package", "tool-light"], 3, false)]

@@ -479,6 +479,7 @@ fn ssh(port: u16, key: &Path, command: &str, input: &[u8]) -> Result<(Option<i32
 
 #[cfg(test)]
 mod tests {
+    use super::super::disk_servers;
     use super::*;
 
     const FORMS: &str = include_str!("../../../../../docs/servers.md");
@@ -489,7 +490,8 @@ mod tests {
     fn the_page_of_forms_names_scenarios_that_there_are() {
         let rows = FORMS.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
         let rows: Vec<Vec<&str>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
-        let all: Vec<Scenario> = scenarios().into_iter().chain(tools::scenarios()).collect();
+        let others = tools::scenarios().into_iter().chain(disk_servers::scenarios());
+        let all: Vec<Scenario> = scenarios().into_iter().chain(others).collect();
         for row in rows.iter().filter(|row| row[1] != "–") {
             let name = row[1].trim_end_matches(" ☾").trim_matches('`');
             let found = all.iter().find(|scenario| scenario.name == name);
