@@ -31,18 +31,18 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 /// A core's books.
-struct Core {
+pub struct Core {
     number: u32,
     /// Microseconds.
     clock: u64,
     /// Those of domains, of ended ones, of the kernel, and idle ones.
     parts: [u64; 4],
-    domains: BTreeMap<String, Domain>,
+    pub domains: BTreeMap<String, Domain>,
 }
 
-/// How long a domain ran, and who paid how much.
-struct Domain {
-    ran: u64,
+/// How long a domain ran, in microseconds, and who paid how much.
+pub struct Domain {
+    pub ran: u64,
     paid: BTreeMap<String, u64>,
 }
 
@@ -53,8 +53,13 @@ impl Domain {
 }
 
 fn ask(guest: &mut Guest) -> Result<Vec<Core>> {
+    read(&guest.control_lines("acct", LIMIT)?)
+}
+
+/// What `acct` says.
+pub fn read(lines: &[String]) -> Result<Vec<Core>> {
     let mut cores: Vec<Core> = Vec::new();
-    for line in guest.control_lines("acct", LIMIT)? {
+    for line in lines {
         let read = if let Some(rest) = line.strip_prefix("core ") {
             core(rest).map(|core| cores.push(core))
         } else {

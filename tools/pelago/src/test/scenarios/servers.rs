@@ -2,6 +2,7 @@
 //! system, and small ones of ours on the runtimes of Go, tokio and Python: each answers clients of
 //! the host, byte for byte, leaves its core alone where nobody asks, is told to end, and ends well.
 
+use super::acct;
 use super::cli::Running;
 use super::idle::microseconds;
 use super::tools;
@@ -33,8 +34,6 @@ const PAGE_BYTES: usize = 100_000;
 /// Beside each other, once the first answer has come, and how often each asks.
 const CLIENTS: usize = 8;
 const QUESTIONS: usize = 3;
-/// Connections that never ask, beside one that did and stays.
-const IDLE: usize = 3;
 /// How long nobody asks for anything, and how often that is looked at: the quietest time counts, as
 /// a host that is busy with others stretches whatever a program does.
 const REST: Duration = Duration::from_secs(3);
@@ -47,6 +46,8 @@ const UNITS: usize = 9;
 const SERVER_UNITS: f64 = 12.0;
 /// What the system itself has of each core.
 const CORE_UNITS: f64 = 5.0;
+/// Of a core, what Linux programs have that nobody asks: 0.0 %.
+const OWN_SHARE: f64 = 0.0005;
 /// 128 and SIGTERM.
 const TERMINATED: i32 = 143;
 /// lighttpd ends with 0 or 1, by what it was doing; why is not known.
@@ -69,6 +70,10 @@ struct Case {
     answered: Answer,
     /// If it is to be quiet: what is sent over a connection that stays, and what comes back.
     kept: Option<(&'static str, Answer)>,
+    /// Connections that never ask, beside that one.
+    idle: usize,
+    /// It has work of its own each second, on Linux too.
+    ticks: bool,
     /// What ends it: 0 if it goes by itself, else 128 and the signal.
     status: i32,
     nightly: bool,
@@ -88,7 +93,7 @@ macro_rules! nginx {
     ($settings:literal, $http:literal) => {
         concat!(
             $settings,
-            " daemon off; error_log /dev/stderr warn; pid /tmp/nginx.pid; events { worker_connections 64; }\n\
+            " daemon off; error_log /dev/stderr warn; pid /tmp/nginx.pid; events { worker_connections 512; }\n\
             http { access_log off; client_body_temp_path /tmp/b; proxy_temp_path /tmp/p; fastcgi_temp_path /tmp/f;\n\
             uwsgi_temp_path /tmp/u; scgi_temp_path /tmp/s; ",
             $http,
@@ -126,6 +131,8 @@ const WEB: Case = Case {
     asked: ASKED,
     answered: Answer::Page,
     kept: None,
+    idle: 3,
+    ticks: false,
     status: TERMINATED,
     nightly: false,
 };
@@ -137,7 +144,7 @@ const NGINX_CASE: Case = Case {
     ..WEB
 };
 const PYTHON_CASE: Case = Case { origin: Origin::Root("gunicorn"), words: SERVE, ..WEB };
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     Case {
         name: "redis",
         origin: Origin::Root("redis"),
@@ -157,13 +164,14 @@ const CASES: [Case; 20] = [
         asked: "set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n",
         answered: Answer::All("STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n"),
         kept: Some(("get greeting\r\n", Answer::All("VALUE greeting 0 5\r\nhello\r\nEND\r\n"))),
+        ticks: true,
         status: 0,
         ..WEB
     },
     Case { name: "nginx", cpus: 2, beside: ("nginx.conf", NGINX), ..NGINX_CASE },
     Case { name: "nginx-user", beside: ("nginx.conf", NGINX_USER), ..NGINX_CASE },
     Case { name: "nginx-alone", cpus: 2, beside: ("nginx.conf", NGINX_ALONE), ..NGINX_CASE },
-    Case { name: "nginx-threads", beside: ("nginx.conf", NGINX_THREADS), nightly: true, ..NGINX_CASE },
+    Case { name: "nginx-threads", beside: ("nginx.conf", NGINX_THREADS), idle: 400, nightly: true, ..NGINX_CASE },
     Case {
         name: "lighttpd",
         words: &["lighttpd", "-D", "-f", "/served/lighttpd.conf"],
@@ -177,6 +185,7 @@ const CASES: [Case; 20] = [
         words: &["lighttpd", "-D", "-f", "/served/lighttpd.conf"],
         beside: ("lighttpd.conf", LIGHTTPD_USER),
         kept: Some((KEPT, Answer::Page)),
+        ticks: true,
         status: ANY_STATUS,
         ..WEB
     },
@@ -221,8 +230,26 @@ const CASES: [Case; 20] = [
         ..PYTHON_CASE
     },
     Case { name: "go", origin: Origin::Go("http"), kept: Some((KEPT, Answer::Page)), ..WEB },
+    Case {
+        name: "go-idle",
+        origin: Origin::Go("http"),
+        words: &["1000"],
+        kept: Some((KEPT, Answer::Page)),
+        nightly: true,
+        ..WEB
+    },
     Case { name: "go-with-c", origin: Origin::GoWithC("http"), cpus: 2, nightly: true, ..WEB },
     Case { name: "tokio", origin: Origin::Tokio("http"), cpus: 2, kept: Some((KEPT, Answer::Page)), ..WEB },
+    // With its sockets and with connections it waits for 1,000 descriptors.
+    Case {
+        name: "tokio-idle",
+        origin: Origin::Tokio("http"),
+        words: &["several", "490"],
+        kept: Some((KEPT, Answer::Page)),
+        idle: 20,
+        nightly: true,
+        ..WEB
+    },
     Case {
         name: "tokio-single",
         origin: Origin::Tokio("http"),
@@ -323,7 +350,7 @@ fn serve(case: &Case, cpus: u32) -> Result<()> {
         clients.into_iter().try_for_each(|client| client.join().unwrap_or_else(|_| bail!("a client failed")))
     })?;
     if let Some((asked, answer)) = case.kept {
-        let idle = (0..IDLE).map(|_| connected(port, Some(ANSWER_LIMIT))).collect::<Result<Vec<_>>>()?;
+        let idle = (0..case.idle).map(|_| connected(port, Some(ANSWER_LIMIT))).collect::<Result<Vec<_>>>()?;
         let mut stays = connected(port, Some(ANSWER_LIMIT))?;
         stays.write_all(asked.as_bytes()).context("nothing can be sent")?;
         answer.check(&received(&mut stays, |got| answer.check(got).is_ok())?)?;
@@ -383,31 +410,37 @@ impl Answer {
     }
 }
 
-/// Nobody asks: programs leave all cores alone, but for the work of so many questions a second.
+/// Nobody asks: programs leave all cores alone, but for the work of so many questions a second, and
+/// what runs on Linux itself has 0.0 % of one.
 fn rest(case: &Case, cpus: u32, run: &Running) -> Result<()> {
     let most = SERVER_UNITS + CORE_UNITS * f64::from(cpus);
-    let (mut least, mut share) = (f64::MAX, 0.0);
+    let (mut least, mut share, mut own_share) = (f64::MAX, 0.0, f64::MAX);
     for _ in 0..LOOKS {
         let times = (0..=UNITS).map(|_| used(run)).collect::<Result<Vec<_>>>()?;
         let mut units: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         units.sort_unstable();
         let unit = units[UNITS / 2].max(1);
-        let (before, start) = (times[UNITS], Instant::now());
+        let (own_before, before, start) = (used_by_linux(run)?, used(run)?, Instant::now());
         std::thread::sleep(REST);
         let (after, seconds) = (used(run)?, start.elapsed().as_secs_f64());
+        own_share = own_share.min(used_by_linux(run)?.saturating_sub(own_before) as f64 / seconds / 1e6);
         // What it costs to look is in what is seen.
         let own = (after - before).saturating_sub(unit) as f64;
         if own / unit as f64 / seconds < least {
             (least, share) = (own / unit as f64 / seconds, own / seconds / 1e4);
         }
-        if least <= most {
+        if least <= most && (case.ticks || own_share < OWN_SHARE) {
             break;
         }
     }
     println!(
-        "     {}/{cpus}: with idle connections programs had {share:.2} % of a core, {least:.1} questions a second",
-        case.name
+        "     {}/{cpus}: with {} idle connections it had {:.2} % of a core, with the system {share:.2} %, {least:.1} \
+        questions a second",
+        case.name,
+        case.idle,
+        100.0 * own_share
     );
+    ensure!(case.ticks || own_share < OWN_SHARE, "nobody asked, and it had {:.2} % of a core", 100.0 * own_share);
     ensure!(least <= most, "programs that nobody asks for anything did the work of {least:.1} questions a second");
     Ok(())
 }
@@ -418,6 +451,16 @@ fn used(run: &Running) -> Result<u64> {
     let times: Vec<_> = lines.iter().filter_map(|line| microseconds(line)).collect();
     ensure!(!times.is_empty(), "`cores` says {lines:?}");
     Ok(times.iter().sum())
+}
+
+/// Microseconds that Linux processes had.
+fn used_by_linux(run: &Running) -> Result<u64> {
+    let mut lines = control::request(Some(run.id()), "acct")?;
+    let end = lines.pop().unwrap_or_default();
+    ensure!(end.starts_with("ok"), "acct says `{end}`");
+    let cores = acct::read(&lines)?;
+    let domains = cores.iter().flat_map(|core| &core.domains);
+    Ok(domains.filter(|(name, _)| name.starts_with("linux-")).map(|(_, domain)| domain.ran).sum())
 }
 
 /// ssh of the host: who has the key runs commands in the guest, with their status, and bytes in

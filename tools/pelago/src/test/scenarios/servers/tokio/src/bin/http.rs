@@ -1,18 +1,27 @@
 //! Serves `/served` by HTTP on tokio's runtime of several threads, or of one if the argument says
-//! `single`; files are read by its pool.
+//! `single`; files are read by its pool. A second argument says how many sockets it waits for
+//! meanwhile in which nothing comes.
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Builder;
 
 fn main() -> std::io::Result<()> {
-    let is_single = std::env::args().nth(1).is_some_and(|word| word == "single");
+    let word = |place| std::env::args().nth(place).unwrap_or_default();
+    let (is_single, idle) = (word(1) == "single", word(2).parse().unwrap_or(0));
     let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     // One of a single thread has no workers, whatever is said of them.
-    builder.worker_threads(2).enable_all().build()?.block_on(listen())
+    builder.worker_threads(2).enable_all().build()?.block_on(listen(idle))
 }
 
-async fn listen() -> std::io::Result<()> {
+async fn listen(idle: usize) -> std::io::Result<()> {
+    for _ in 0..idle {
+        let (mut one, other) = UnixStream::pair()?;
+        tokio::spawn(async move {
+            let came = one.read_u8().await;
+            panic!("something came: {came:?} {other:?}");
+        });
+    }
     let listener = TcpListener::bind("0.0.0.0:8080").await?;
     loop {
         let (client, _) = listener.accept().await?;
