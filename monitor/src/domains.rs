@@ -178,12 +178,17 @@ impl<M: Machine> Registry<M> {
         self.domains.values().filter(meant).map(|domain| domain.parts.id).collect()
     }
 
-    /// Rings every component that serves and can be restarted, so that one that hangs has something
-    /// pending, which the kernel's watch sees; false if there is none.
-    pub fn beat(&mut self) -> bool {
+    /// Rings every component that serves, can be restarted and is not at rest, so that one that
+    /// hangs has something pending, which the kernel's watch sees. Those at rest too, if it is for
+    /// `everybody`. False if there is none.
+    pub fn beat(&mut self, everybody: bool) -> bool {
         let mut any = false;
         for domain in self.domains.values().filter(|domain| domain.serving && domain.plan.is_beaten) {
-            self.machine.ring(domain.endpoint_portal);
+            if everybody {
+                self.machine.ring(domain.endpoint_portal);
+            } else {
+                self.machine.ring_busy(domain.endpoint_portal);
+            }
             any = true;
         }
         any

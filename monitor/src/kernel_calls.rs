@@ -146,6 +146,10 @@ impl Machine for KernelCalls {
         let _ = sys::notify(doorbell);
     }
 
+    fn ring_busy(&mut self, doorbell: Handle) {
+        let _ = sys::notify_busy(doorbell);
+    }
+
     fn drop(&mut self, handle: Handle) {
         let _ = sys::cap_drop(handle);
     }

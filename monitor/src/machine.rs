@@ -86,6 +86,8 @@ pub trait Machine {
     fn free_pages(&mut self) -> u64;
     /// Rings.
     fn ring(&mut self, doorbell: Handle);
+    /// Rings a context of this core, unless it waits to be rung.
+    fn ring_busy(&mut self, doorbell: Handle);
     /// Empties a slot of the share.
     fn drop(&mut self, handle: Handle);
 

@@ -33,6 +33,9 @@ const FAR_LIMIT_NS: u64 = 4 * CONNECT_LIMIT_NS;
 /// How often a component that serves is notified: with the kernel's limit on how long it may leave
 /// that alone, and the report's way, below the 200 ms promised.
 const BEAT_NS: u64 = 40_000_000;
+/// One beat in so many is for those at rest too, once a second: what they sleep for may have come
+/// without their being woken.
+const BEATS_BETWEEN: u32 = 25;
 /// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked
 /// at once on one core: over 200 ms); a hung one is found by its watch and killed, and a death ends
 /// the wait.
@@ -259,8 +262,9 @@ impl Service {
 
     /// Beats the components of this core while there are any that serve.
     pub async fn beat(self: Rc<Self>) {
-        loop {
-            let beat = || self.registry.borrow_mut().beat().then_some(());
+        for beats in 0_u32.. {
+            let everybody = beats % BEATS_BETWEEN == 0;
+            let beat = || self.registry.borrow_mut().beat(everybody).then_some(());
             self.begun.until(beat).await;
             runtime::sleep(BEAT_NS).await;
         }

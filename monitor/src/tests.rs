@@ -127,6 +127,9 @@ impl Machine for Fake {
     fn ring(&mut self, doorbell: Handle) {
         self.notified.push(doorbell.0);
     }
+    fn ring_busy(&mut self, doorbell: Handle) {
+        self.notified.push(!doorbell.0);
+    }
     fn drop(&mut self, handle: Handle) {
         assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
     }
@@ -351,10 +354,11 @@ fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
 fn the_beat_is_for_components_that_serve() {
     let (mut registry, driver, ip) = running();
     registry.machine.notified.clear();
-    assert!(!registry.beat(), "one that starts has its own limit");
+    assert!(!registry.beat(true), "one that starts has its own limit");
     registry.set_serving(ip);
-    assert!(registry.beat());
-    assert_eq!(registry.machine.notified, [registry.domains[&ip].endpoint_portal.0]);
+    assert!(registry.beat(true) && registry.beat(false));
+    let rung = registry.domains[&ip].endpoint_portal.0;
+    assert_eq!(registry.machine.notified, [rung, !rung], "who is at rest is not each time");
     registry.set_serving(driver);
     let mut computes = domain("computes", 1, &[]);
     (computes.is_beaten, computes.regions, computes.devices) = (false, Vec::new(), Vec::new());
@@ -363,7 +367,7 @@ fn the_beat_is_for_components_that_serve() {
     registry.kill(ip, 9).unwrap();
     registry.deaths(crate::DEATH_BADGES);
     registry.machine.notified.clear();
-    assert!(registry.beat());
+    assert!(registry.beat(true));
     assert_eq!(registry.machine.notified, [registry.domains[&driver].endpoint_portal.0]);
 }
 

@@ -426,6 +426,10 @@ macro_rules! for_each_call {
 76 fn wake_slot_free = WakeSlotFree [] (pcore: Here<CONTROL>, slot: Choice) -> ()
     | NotFound "the slot is free: free each once";
 
+/// As `Notify`, but leaves a context of this core alone that waits in `Wait`: for a watchdog that
+/// makes sure of what is not at rest, and costs what is nothing.
+77 fn notify_busy = NotifyBusy [] (target: CapOf<Notified, NOTIFY>) -> ();
+
 /// Makes an entrance into a context of this core, or into none yet (`Handle::NONE`). `kind`:
 /// `layout::portal`.
 80 fn portal_alloc = PortalAlloc []

@@ -15,6 +15,14 @@ pub(super) fn notify(kernel: &mut Kernel, request: Request, call: Notify) -> Ans
     NOTHING
 }
 
+pub(super) fn notify_busy(kernel: &mut Kernel, request: Request, call: NotifyBusy) -> Answer {
+    let notification = Notification::decode(request.capability(call.target)?)?;
+    if !notification.is_awaited() {
+        notification.send(kernel);
+    }
+    NOTHING
+}
+
 pub(super) fn wait(kernel: &mut Kernel, request: Request, Wait { deadline_ns }: Wait) -> Answer {
     let caller = request.caller;
     kernel.scheduler.cancel_watch(caller);

@@ -1,9 +1,10 @@
 //! A notification: whom to tell, and with which bits. Every signal of the kernel (deaths,
 //! interrupts, stalls, wake-ups) is one.
 
+use super::context::State;
 use super::portal::PortalKind;
 use super::share::Capability;
-use super::{AnyObject, Context, Portal, Remote, Slot};
+use super::{AnyObject, Context, Portal, Ptr, Remote, Slot};
 use crate::hardware;
 use crate::state::Kernel;
 use abi::{Error, Rights};
@@ -32,6 +33,13 @@ impl Notification {
     /// What `decode` accepted before it was kept in a slot.
     pub fn kept(slot: &Slot) -> Option<Notification> {
         slot.get().map(|Capability { object, badge, .. }| Notification { object, badge })
+    }
+
+    /// Does its context wait for notifications? Nobody knows of one on another core.
+    pub fn is_awaited(self) -> bool {
+        let behind = |portal: Ptr<Portal>| portal.callee();
+        let context = self.object.cast::<Portal>().map_or_else(|_| self.object.cast::<Context>().ok(), behind);
+        context.is_some_and(|context| context.state() == State::Waiting)
     }
 
     /// Signals its context, or the core that has it.

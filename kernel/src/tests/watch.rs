@@ -67,6 +67,29 @@ fn a_limit_has_a_minimum() {
     }
 }
 
+/// A watchdog's beat has bits pending at what goes on, or waits for something else, and leaves alone
+/// what is at rest.
+#[test]
+fn who_is_at_rest_is_not_beaten() {
+    const CONTEXT: u64 = 20;
+    let mut world = World::new(512);
+    let (beaten, beater) = (world.monitor(), world.outsider());
+    let context = beaten.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0;
+    world.give(beater, CONTEXT as usize, context.any());
+    let alloc = [abi::Handle::ROOT_RAM.0, CONTEXT, BADGE, layout::portal::MAILBOX];
+    let portal = world.make(beater, abi::Call::PortalAlloc, &alloc);
+    for (state, pending) in [(State::Waiting, 0), (State::Accepting, BADGE), (State::Waiting, 0)] {
+        world.kernel.block(context, state);
+        world.make(beater, abi::Call::NotifyBusy, &[portal]);
+        assert_eq!((context.pending.replace(0), context.state() == state), (pending, true));
+        world.kernel.complete(context, Ok([0; 3]));
+    }
+    world.make(beater, abi::Call::NotifyBusy, &[portal]);
+    assert_eq!(context.pending.get(), BADGE, "it can run");
+    world.make(beater, abi::Call::NotifyBusy, &[CONTEXT]);
+    assert_eq!(context.pending.get(), BADGE | 1, "by its own capability too");
+}
+
 #[test]
 fn what_goes_in_circles_is_reported_and_nothing_else() {
     let hang = Between { cpu_percent: 100, new_pages: 0, late_ns: 0 };

@@ -11,9 +11,9 @@ use crate::{
     yield_now,
 };
 
-/// The bit of the monitor's beat, which is of no port.
+/// The bit of the monitor's beat, which is of no port, and how often one at rest is beaten.
 const BEAT: u64 = 1 << 60;
-const BEAT_NS: u64 = 30_000_000;
+const BEAT_NS: u64 = 1_000_000_000;
 
 /// A clock that each wait moves to the next beat.
 #[derive(Default)]

@@ -23,8 +23,8 @@ const POLL_BATCH: usize = 64;
 /// who is found not to look for long is taken for one that hangs.
 pub(crate) const WORK_BETWEEN_LOOKS: u32 = 16;
 /// How often all tasks are polled and all ports looked at by a component that wakes up at all, and
-/// its monitor's beat sees to that: a wake-up that was lost, by whatever mistake, costs this, the
-/// beats until such a turn, and no more.
+/// its monitor's beat of everybody sees to that: a wake-up that was lost, by whatever mistake, costs
+/// this and the time between two such beats, and no more.
 pub(crate) const SWEEP_NS: u64 = 1_000_000_000;
 /// Ports that count as a turn.
 pub(crate) const PORTS_OF_A_TURN: usize = 8;
@@ -94,18 +94,17 @@ fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
     if looks {
         let now_ns = platform.now_ns();
         timer::expire(now_ns);
-        if may_sleep {
-            sweep(now_ns);
+        if may_sleep && with(|executor| executor.sweeps(now_ns)) {
+            look_at_all();
         }
     }
 }
 
-/// Looks at everything, if it is time to.
-fn sweep(now_ns: u64) {
-    if with(|executor| executor.sweeps(now_ns)) {
-        with(|executor| executor.tasks.wake_all());
-        port::heat_all();
-    }
+/// Has the next turn look at everything.
+#[cold]
+fn look_at_all() {
+    with(|executor| executor.tasks.wake_all());
+    port::heat_all();
 }
 
 /// Second half: runs what is ready and rings whom it concerns. False if there was nothing to do and
@@ -173,7 +172,12 @@ fn idle(platform: &impl Platform, may_sleep: bool) -> bool {
         return true;
     }
     if may_sleep {
-        deliver(platform.wait(with(|executor| executor.timers.first_ns())));
+        let (is_time, first_ns) = with(|executor| (executor.sweeps(now_ns), executor.timers.first_ns()));
+        if is_time {
+            look_at_all();
+        } else {
+            deliver(platform.wait(first_ns));
+        }
         return true;
     }
     false

@@ -18,6 +18,9 @@ const RARE_IN: u64 = 20;
 const NO_CALL_IN: u64 = 300;
 /// One in so many is not even a native one.
 const NOT_NATIVE_IN: u64 = 4000;
+/// One call in so many is made with words that know nothing of it: most of those are refused at
+/// once.
+const SHAPELESS_IN: u64 = 8;
 /// Time limits of calls that wait.
 const SOON_NS: u64 = 3000;
 
@@ -59,7 +62,7 @@ pub trait Surroundings {
 /// The next call.
 pub fn next(random: &mut Random, around: &mut impl Surroundings) -> Made {
     let call = call(random, around);
-    let is_shaped = !random.once_in(5);
+    let is_shaped = !random.once_in(SHAPELESS_IN);
     let mut shape = call.words();
     let mut words = core::array::from_fn(|_| match shape.next() {
         Some(word) if is_shaped && !random.once_in(20) => plausible(random, around, word),

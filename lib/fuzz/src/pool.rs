@@ -16,7 +16,7 @@ const IDS: usize = 8;
 /// One handle drawn in so many is one that was given up.
 const STALE_IN: u64 = 24;
 /// One handle in so many is drawn whatever is known of it, so that each is tried.
-const UNSEEN_IN: u64 = 6;
+const UNSEEN_IN: u64 = 4;
 /// The trust in a handle that was just made or worked. A refusal that may be due to the handle
 /// takes one away, down to none.
 const TRUST_MAX: u8 = 3;
