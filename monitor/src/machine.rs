@@ -86,7 +86,7 @@ pub trait Machine {
     fn free_pages(&mut self) -> u64;
     /// Rings.
     fn ring(&mut self, doorbell: Handle);
-    /// Rings a context of this core, unless it waits to be rung.
+    /// Rings a context of this core, unless it waits for that.
     fn ring_busy(&mut self, doorbell: Handle);
     /// Empties a slot of the share.
     fn drop(&mut self, handle: Handle);

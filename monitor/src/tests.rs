@@ -357,8 +357,8 @@ fn the_beat_is_for_components_that_serve() {
     assert!(!registry.beat(true), "one that starts has its own limit");
     registry.set_serving(ip);
     assert!(registry.beat(true) && registry.beat(false));
-    let rung = registry.domains[&ip].endpoint_portal.0;
-    assert_eq!(registry.machine.notified, [rung, !rung], "who is at rest is not each time");
+    let portal = registry.domains[&ip].endpoint_portal.0;
+    assert_eq!(registry.machine.notified, [portal, !portal], "who is at rest is not each time");
     registry.set_serving(driver);
     let mut computes = domain("computes", 1, &[]);
     (computes.is_beaten, computes.regions, computes.devices) = (false, Vec::new(), Vec::new());

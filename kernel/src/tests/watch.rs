@@ -67,8 +67,8 @@ fn a_limit_has_a_minimum() {
     }
 }
 
-/// A watchdog's beat has bits pending at what goes on, or waits for something else, and leaves alone
-/// what is at rest.
+/// A watchdog's beat has bits pending at what goes on, or waits for something else, and leaves
+/// alone what is at rest.
 #[test]
 fn who_is_at_rest_is_not_beaten() {
     const CONTEXT: u64 = 20;

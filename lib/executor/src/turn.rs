@@ -23,8 +23,8 @@ const POLL_BATCH: usize = 64;
 /// who is found not to look for long is taken for one that hangs.
 pub(crate) const WORK_BETWEEN_LOOKS: u32 = 16;
 /// How often all tasks are polled and all ports looked at by a component that wakes up at all, and
-/// its monitor's beat of everybody sees to that: a wake-up that was lost, by whatever mistake, costs
-/// this and the time between two such beats, and no more.
+/// its monitor's beat of everybody sees to that: a wake-up that was lost, by whatever mistake,
+/// costs this and the time between two such beats, and no more.
 pub(crate) const SWEEP_NS: u64 = 1_000_000_000;
 /// Ports that count as a turn.
 pub(crate) const PORTS_OF_A_TURN: usize = 8;

@@ -63,7 +63,7 @@ pub fn read(lines: &[String]) -> Result<Vec<Core>> {
         let read = if let Some(rest) = line.strip_prefix("core ") {
             core(rest).map(|core| cores.push(core))
         } else {
-            let read = domain(&line).zip(cores.last_mut());
+            let read = domain(line).zip(cores.last_mut());
             read.map(|((name, domain), core)| _ = core.domains.insert(name, domain))
         };
         read.with_context(|| format!("acct says `{line}`"))?;
