@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the disk's name.
 pub const NAME_BYTES: usize = 20;
 
+/// Bytes of a channel's bulk area that a dispatcher of a server's, on another core than the device,
+/// shares with the first one (`lib/block-calls`).
+pub const DESK_BYTES: u32 = 8192;
+
 /// A disk, and a client's part of the data region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {

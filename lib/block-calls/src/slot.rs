@@ -15,6 +15,7 @@ const NUMBER: usize = 1;
 const SECTOR: usize = 2;
 /// Sectors << 32 | offset in the data region.
 const PLACE: usize = 3;
+/// How it ended, and on which cores it was: the worker's << 16 | the handler's << 40.
 const ANSWER: usize = 4;
 /// When it was preprocessed; then pairs of nanoseconds after that.
 const PREPROCESSED: usize = 5;
@@ -136,7 +137,15 @@ pub struct Phases {
     pub interrupt_ns: u64,
     /// and raised the client's semaphore.
     pub signal_ns: u64,
+    /// The core of the worker,
+    pub submit_core: u32,
+    /// and of the handler; the worker's, if the request never came to that.
+    pub program_core: u32,
 }
+
+const ENDED_MASK: u64 = 0xffff;
+const CORE_MASK: u64 = 0xff_ffff;
+const CORE_SHIFTS: [u32; 2] = [16, 40];
 
 fn word(page: &Page, slot: usize, word: usize) -> &AtomicU64 {
     // In bounds: slots come from words of 64 bits or were checked.
@@ -156,7 +165,7 @@ pub(crate) fn fill(page: &Page, slot: usize, request: &Request) {
 
 /// Client: how it ended.
 pub(crate) fn ended(page: &Page, slot: usize) -> Ended {
-    Ended::decode(word(page, slot, ANSWER).load(Ordering::Acquire))
+    Ended::decode(word(page, slot, ANSWER).load(Ordering::Acquire) & ENDED_MASK)
 }
 
 /// Client: when it was where.
@@ -166,7 +175,8 @@ pub(crate) fn phases(page: &Page, slot: usize) -> Phases {
     let pair = |at| [read(at) >> 32, read(at) & u64::from(u32::MAX)].map(|after| preprocess_ns.saturating_add(after));
     let ([submit_ns, program_ns], [interrupt_ns, signal_ns]) =
         (pair(SUBMITTED_PROGRAMMED), pair(INTERRUPTED_SIGNALLED));
-    Phases { preprocess_ns, submit_ns, program_ns, interrupt_ns, signal_ns }
+    let [submit_core, program_core] = CORE_SHIFTS.map(|shift| (read(ANSWER) >> shift & CORE_MASK) as u32);
+    Phases { preprocess_ns, submit_ns, program_ns, interrupt_ns, signal_ns, submit_core, program_core }
 }
 
 /// Server: copies what is asked, once. An operation that there is not, or a slot that is written at
@@ -198,7 +208,9 @@ pub(crate) fn answer(page: &Page, slot: usize, ended: Ended, phases: &Phases) {
     word(page, slot, PREPROCESSED).store(first, Ordering::Relaxed);
     word(page, slot, SUBMITTED_PROGRAMMED).store(submitted, Ordering::Relaxed);
     word(page, slot, INTERRUPTED_SIGNALLED).store(interrupted, Ordering::Relaxed);
-    word(page, slot, ANSWER).store(ended.encode(), Ordering::Release);
+    let cores = [phases.submit_core, phases.program_core].map(|core| u64::from(core) & CORE_MASK);
+    let cores = cores[0] << CORE_SHIFTS[0] | cores[1] << CORE_SHIFTS[1];
+    word(page, slot, ANSWER).store(ended.encode() | cores, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -243,10 +255,12 @@ mod tests {
     #[test]
     fn phases_never_go_back() {
         let page = page();
-        let all =
-            Phases { preprocess_ns: 5 << 40, submit_ns: 6 + (5 << 40), program_ns: 7 + (5 << 40), ..Phases::default() };
+        let (submit_core, program_core) = (0xff_ffff, 71);
+        let times = Phases { preprocess_ns: 5 << 40, submit_ns: 6 + (5 << 40), ..Phases::default() };
+        let all = Phases { program_ns: 7 + (5 << 40), submit_core, program_core, ..times };
         answer(&page, 3, Ended::Done, &all);
         let last = all.program_ns;
         assert_eq!(phases(&page, 3), Phases { interrupt_ns: last, signal_ns: last, ..all });
+        assert_eq!(ended(&page, 3), Ended::Done, "the cores are not taken for an end");
     }
 }

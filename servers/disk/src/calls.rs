@@ -45,18 +45,18 @@ pub struct Callers {
 impl Callers {
     /// Starts the workers, and has the clients' portals lead to them. Each client is told: what it
     /// asked of a predecessor it is to ask again. `all` are the server's clients, each with what it
-    /// is told of the disk.
+    /// is told of the disk; `core` is ours.
     ///
     /// # Errors
     /// Those of `CapMint`, `ContextAlloc` and `PortalSet`: the account is full.
-    pub fn start(all: Vec<(Option<Calls>, Disk)>, bits: Bits) -> Result<Callers, Error> {
+    pub fn start(all: Vec<(Option<Calls>, Disk)>, bits: Bits, core: u32) -> Result<Callers, Error> {
         let semaphores = all.iter().map(|(calls, _)| calls.as_ref().map(|calls| calls.semaphore)).collect();
         let handler = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, bits.news)?;
         let client = |(calls, disk): &(Option<Calls>, Disk)| {
             let calls = calls.as_ref()?;
             Some(Client::new(calls.badge, calls.page, Limits::of(*disk)))
         };
-        let desk = Desk::leak(all.iter().map(client).collect(), handler);
+        let desk = Desk::leak(all.iter().map(client).collect(), handler, core);
         let mut workers = BTreeMap::new();
         for calls in all.iter().filter_map(|(calls, _)| calls.as_ref()) {
             let worker = match workers.entry(calls.worker) {

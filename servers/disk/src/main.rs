@@ -278,11 +278,11 @@ async fn news(service: Rc<Service>) {
 }
 
 /// Starts the workers for those clients that may call.
-fn callers(driver: &BlockDriver, clients: &[(ServerChannel, Option<Calls>)]) -> Callers {
+fn callers(driver: &BlockDriver, clients: &[(ServerChannel, Option<Calls>)], core: u32) -> Callers {
     let client = |(client, (_, calls)): (u8, &(ServerChannel, Option<Calls>))| {
         (calls.clone(), words::disk(driver.disk(), driver.part(client).unwrap_or_default()))
     };
-    match Callers::start((0..).zip(clients).map(client).collect(), CALLS) {
+    match Callers::start((0..).zip(clients).map(client).collect(), CALLS, core) {
         Ok(callers) => {
             match callers.workers() {
                 0 => (),
@@ -339,7 +339,7 @@ async fn component(start: Start) {
     let pending = driver.pending();
     let sectors = driver.disk().sectors;
     runtime::log!("{sectors} sectors, start {}, {pending} requests under way", start.generation());
-    let callers = callers(&driver, &clients);
+    let callers = callers(&driver, &clients, start.core());
     let service = Rc::new(Service {
         callers,
         claim,

@@ -80,7 +80,7 @@ impl World {
 
     fn desk(behind: &Calls) -> &'static Desk {
         let client = desk::Client::new(BEHIND, behind.page, Limits::of(DISK));
-        let desk = Desk::leak(Vec::from([Some(client)]), Handle::NONE);
+        let desk = Desk::leak(Vec::from([Some(client)]), Handle::NONE, 0);
         desk.attached(0, FIRST);
         desk
     }
@@ -188,7 +188,7 @@ fn when_a_request_was_where_is_told() {
     let behind_ns = slot::phases(world.page, 0).submit_ns;
     world.device(&mut disk);
     assert_eq!(world.call(0, 1), DONE);
-    let Phases { preprocess_ns, submit_ns, program_ns, interrupt_ns, signal_ns } = slot::phases(world.page, 0);
+    let Phases { preprocess_ns, submit_ns, program_ns, interrupt_ns, signal_ns, .. } = slot::phases(world.page, 0);
     let all = [0, preprocess_ns, submit_ns, program_ns, interrupt_ns, signal_ns];
     assert!(all.windows(2).all(|two| two[0] < two[1]), "{all:?}");
     assert_eq!(submit_ns, behind_ns);
