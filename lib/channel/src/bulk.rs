@@ -3,7 +3,8 @@
 use alloc::rc::Rc;
 use core::any::Any;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use core::slice;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,17 @@ impl Bulk {
     /// Where it is mapped, for those who build references for devices or other cores from it.
     pub fn address(&self) -> u64 {
         self.start.as_ptr() as u64
+    }
+
+    /// The window as words that both sides reach at once. `None`: it is not there for ever, not
+    /// aligned, or empty.
+    pub fn words(&self) -> Option<&'static [AtomicU64]> {
+        let start = self.start.cast::<AtomicU64>();
+        let count = self.bytes / size_of::<AtomicU64>();
+        let is_right = self._keeper.is_none() && start.is_aligned() && count > 0;
+        // SAFETY: without a keeper it is mapped for ever; so many aligned words lie in it, and all
+        // that is in it is shared memory, of which atomics may have any value.
+        is_right.then(|| unsafe { slice::from_raw_parts(start.as_ptr(), count) })
     }
 
     /// Copies out.

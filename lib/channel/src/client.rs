@@ -10,6 +10,7 @@ use ring::{Broken, Header, Kind};
 use serde::Serialize;
 
 use crate::EVENTS_LOST;
+use crate::beside::Beside;
 use crate::body::{Body, encode};
 use crate::bulk::Bulk;
 use crate::call::{Call, Failure};
@@ -68,6 +69,11 @@ impl ClientChannel {
     /// The channel's bulk area.
     pub fn bulk(&self) -> Bulk {
         bulk(&self.inner.link)
+    }
+
+    /// What the ends have beside messages; see there.
+    pub fn beside(&self) -> Option<Beside> {
+        Beside::of(&self.inner.link, &self.bulk())
     }
 
     /// The server's component name.

@@ -16,6 +16,7 @@ extern crate alloc;
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
+mod beside;
 mod body;
 mod bulk;
 mod call;
@@ -29,6 +30,7 @@ mod memory;
 mod server;
 mod table;
 
+pub use beside::{Beside, Listen};
 pub use body::{decode, encode};
 pub use bulk::{Bulk, BulkSpan, OutOfBounds};
 pub use call::{Call, CallError, queued};

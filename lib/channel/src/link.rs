@@ -101,6 +101,11 @@ impl Link {
         }
     }
 
+    /// What rings the peer.
+    pub fn doorbell(&self) -> Doorbell {
+        self.doorbell
+    }
+
     /// The peer as it is now.
     pub fn peer_id(&self) -> u64 {
         client_id(self.peer_set, self.generation.get())

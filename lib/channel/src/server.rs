@@ -11,6 +11,7 @@ use executor::{Port, Rank, TaskId};
 use ring::{Broken, Header, Kind};
 use serde::Serialize;
 
+use crate::beside::Beside;
 use crate::body::{Body, encode};
 use crate::bulk::Bulk;
 use crate::client::{REPLY_TOO_LONG, bulk};
@@ -162,6 +163,11 @@ impl Peer {
     /// The channel's bulk area.
     pub fn bulk(&self) -> Bulk {
         bulk(&self.inner.link)
+    }
+
+    /// What the ends have beside messages; see there.
+    pub fn beside(&self) -> Option<Beside> {
+        Beside::of(&self.inner.link, &self.bulk())
     }
 
     /// Has it left?
