@@ -14,9 +14,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use abi::start::{CoreSet, Entrance};
+use contracts::blocks::DESK_BYTES;
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
-use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use};
+use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use, Workers};
 
 /// The component that is there before all others, on every core.
 pub const MONITOR: &str = "monitor";
@@ -61,23 +62,29 @@ fn server_of(system: &System, used: &Use, core: u32, cores: u32) -> Option<(Stri
 }
 
 /// All channels between components. What a program uses it has on each of its cores; with what it
-/// provides itself each dispatcher reaches the next one, and the last the first. Where names are
-/// looked up, that core's monitor reaches the name server.
+/// provides itself each dispatcher reaches the next one, and the last the first. Of a server with
+/// workers the others reach the first, which has the device, for each client of theirs. Where names
+/// are looked up, that core's monitor reaches the name server.
 pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
     let mut all: Vec<ChannelPlan> = Vec::new();
     for component in system.components.iter().filter(|component| component.name != MONITOR) {
         let own = component.domains(cores);
         for (number, (client, core)) in own.iter().enumerate() {
             for used in &component.uses {
-                let next = || own.get((number + 1) % own.len()).filter(|_| own.len() > 1).cloned();
                 let is_own = used.server == component.name;
-                let server = if is_own { next() } else { server_of(system, used, *core, cores) };
+                let is_part = is_own && component.workers != Workers::None;
+                let next = if is_part { 0 } else { (number + 1) % own.len() };
+                let other = || own.get(next).filter(|_| next != number).cloned();
+                let server = if is_own { other() } else { server_of(system, used, *core, cores) };
                 let Some((server, server_core)) = server else { continue };
-                for _ in 0..sessions(system, component, used) {
+                let sessions =
+                    if is_part { served(system, used, client, cores) } else { sessions(system, component, used) };
+                for _ in 0..sessions {
                     let id = all.len() as ChannelId + 1;
                     let plan = plan(id, &used.contract, (client, *core), (&server, server_core));
+                    let bulk_bytes = if is_part { DESK_BYTES } else { plan.bulk_bytes };
                     let worker = worker(system, used, &plan, &all);
-                    all.push(ChannelPlan { worker, ..plan });
+                    all.push(ChannelPlan { worker, bulk_bytes, ..plan });
                 }
             }
         }
@@ -142,6 +149,17 @@ fn sessions(system: &System, component: &Component, used: &Use) -> usize {
     if is_front { own.count().max(1) } else { 1 }
 }
 
+/// How many clients a dispatcher of a program has, but for its fellows.
+fn served(system: &System, used: &Use, dispatcher: &str, cores: u32) -> usize {
+    let is_its = |core: u32| server_of(system, used, core, cores).is_some_and(|(name, _)| name == dispatcher);
+    let clients = system.components.iter().filter(|client| client.name != used.server && client.uses.contains(used));
+    let of_client = |client: &Component| {
+        let here = client.domains(cores).into_iter().filter(|(_, core)| is_its(*core));
+        here.count() * sessions(system, client, used)
+    };
+    clients.map(of_client).sum()
+}
+
 /// Which worker of its server a channel's client calls; `others` are those before it. Only `blocks`
 /// has calls, and only between components of one core.
 fn worker(system: &System, used: &Use, plan: &ChannelPlan, others: &[ChannelPlan]) -> Option<u8> {
@@ -169,7 +187,14 @@ pub fn domains(
         let plan = domain(component, name, channels, generation, entrance);
         (core, DomainPlan { dispatcher_of: dispatcher_of.clone(), ..plan })
     };
-    all.into_iter().map(one).collect()
+    let mut plans: Vec<_> = all.into_iter().map(one).collect();
+    if component.workers != Workers::None {
+        // The device is one domain's, and so is what it reaches.
+        for (_, part) in plans.iter_mut().skip(1) {
+            (part.devices, part.regions) = (Vec::new(), Vec::new());
+        }
+    }
+    plans
 }
 
 fn domain(component: &Component, name: String, channels: &[ChannelPlan], generation: u64, entrance: u64) -> DomainPlan {
@@ -389,6 +414,43 @@ mod tests {
         assert_eq!(called(Workers::None), [None; 4]);
         assert_eq!(called(Workers::Core), [Some(0), None, Some(0), None]);
         assert_eq!(called(Workers::Client), [Some(0), None, Some(1), None]);
+    }
+
+    #[test]
+    fn clients_of_every_core_call_workers_there_which_share_words_with_the_first() {
+        let uses = || vec![Use { contract: BLOCKS.into(), server: "disk".into() }];
+        let region = system::Region { name: "disk-data".into(), bytes: 4096, contiguous: true, pool: false };
+        let disk = Component {
+            core: Placement::Every,
+            provides: vec![BLOCKS.into()],
+            uses: uses(),
+            workers: Workers::Core,
+            devices: vec!["virtio-blk".into()],
+            regions: vec![region],
+            ..made("disk", &[], &[])
+        };
+        let near = Component { uses: uses(), ..made("near", &[0], &[]) };
+        let each = Component { core: Placement::Each([1, 2].into()), uses: uses(), ..made("each", &[], &[]) };
+        let components = vec![disk, near, Component { uses: uses(), ..made("far", &[2], &[]) }, each];
+        let system = System { components, ..System::default() };
+        let all = channels(&system, 3);
+        let shown: Vec<_> =
+            all.iter().map(|it| (it.client.as_str(), it.server.as_str(), it.bulk_bytes, it.worker)).collect();
+        let expected = [
+            ("disk-1", "disk-0", DESK_BYTES, None),
+            ("disk-2", "disk-0", DESK_BYTES, None),
+            ("disk-2", "disk-0", DESK_BYTES, None),
+            ("near", "disk-0", 0, Some(0)),
+            ("far", "disk-2", 0, Some(0)),
+            ("each-1", "disk-1", 0, Some(0)),
+            ("each-2", "disk-2", 0, Some(0)),
+        ];
+        assert_eq!(shown, expected);
+        let parts = domains(&system.components[0], 3, &all, 1, 0);
+        let has: Vec<_> = parts.iter().map(|(_, part)| (part.devices.len(), part.regions.len())).collect();
+        assert_eq!(has, [(1, 1), (0, 0), (0, 0)], "the first alone reaches the device");
+        let alone = channels(&system, 1);
+        assert!(alone.iter().all(|it| (it.server.as_str(), it.worker, it.bulk_bytes) == ("disk-0", Some(0), 0)));
     }
 
     #[test]

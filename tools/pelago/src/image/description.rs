@@ -211,8 +211,13 @@ fn check_workers(system: &System) -> Result<()> {
     for component in system.components.iter().filter(|component| component.workers != Workers::None) {
         let Component { name, provides, uses, core, .. } = component;
         ensure!(provides.iter().any(|it| it == BLOCKS), "{name}: workers serve {BLOCKS}, which it does not provide");
-        ensure!(!core.is_program(), "{name}: workers of a program of several cores are not there yet");
-        for used in uses.iter().filter(|used| used.contract == BLOCKS && has_workers(&used.server)) {
+        let is_own = |used: &&Use| used.contract == BLOCKS && used.server == *name;
+        ensure!(
+            core.is_program() == uses.iter().any(|used| is_own(&used)),
+            "{name}: a program of several cores with workers uses its own {BLOCKS}, by which they reach the device"
+        );
+        let others = uses.iter().filter(|used| !is_own(used));
+        for used in others.filter(|used| used.contract == BLOCKS && has_workers(&used.server)) {
             ensure!(
                 (name.as_str(), used.server.as_str()) == NESTED,
                 "{name}: its calls would lead on to {}; only {} may stand before {}: take its workers away",
@@ -339,8 +344,8 @@ fn component(entry: Entry) -> Result<Component> {
         );
         let unshared = devices.iter().find(|device| !SHARED_DEVICES.contains(&device.as_str()));
         ensure!(
-            unshared.is_none(),
-            "{name}: a device is one domain's, so no program of several cores has {unshared:?}"
+            unshared.is_none() || workers.is_some(),
+            "{name}: a device is one domain's, so no program of several cores without workers has {unshared:?}"
         );
     }
     // Servers are found when all components are known.
@@ -525,6 +530,14 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_of_several_cores_has_a_device_and_workers_on_each() {
+        let every = entry("disk", "'blocks'", "'blocks'").replace("[0, 1]", "'every'") + "devices = ['virtio-blk']\n";
+        assert!(parse(&(every.clone() + "workers = 'core'\n" + LINUX), &[]).is_ok());
+        let refused = format!("{:#}", parse(&(every + LINUX), &[]).unwrap_err());
+        assert!(refused.contains("a device is one domain's"), "{refused}");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let every = |name: &str| entry(name, "", "").replace("[0, 1]", "'every'");
         let cases = [
@@ -552,7 +565,10 @@ mod tests {
             (entry("monitor", "'a'", "") + &entry("x", "'b'", "") + "binds = ['b', 'a']\n", "x binds Some(\"a\")"),
             (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
             (entry("x", "'a'", "") + "workers = 'core'\n", "workers serve blocks"),
-            (every("x").replace("provides = []", "provides = ['blocks']") + "workers = 'core'\n", "not there yet"),
+            (
+                every("x").replace("provides = []", "provides = ['blocks']") + "workers = 'core'\n",
+                "uses its own blocks",
+            ),
             (entry("x", "'blocks'", "") + "workers = 'two'\n", "unknown variant"),
             (nested("far", "disk"), "far: its calls would lead on to disk"),
             (nested("crypto", "far"), "only crypto may stand before disk"),
