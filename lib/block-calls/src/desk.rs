@@ -1,7 +1,7 @@
 //! What workers and the handler share: an entry for each slot of each client, and a ring of the
 //! slots that were asked.
 //!
-//! A worker on another core is in another domain (decision 94): what both reach of a client lies in
+//! A worker on another core is in another domain (decision 95): what both reach of a client lies in
 //! words that both map, [`Shared`], and each has a desk of its own over them.
 //!
 //! An entry has one writer at a time, told by its state:
@@ -210,6 +210,8 @@ struct Caller {
     badge: u64,
     page: &'static Page,
     limits: Limits,
+    /// What the worker notifies of news.
+    handler: Handle,
 }
 
 /// One client of the desk.
@@ -223,13 +225,20 @@ pub struct Client {
 
 impl Client {
     /// One that is told of its limits, whose worker and handler have the same desk.
-    pub fn new(badge: u64, page: &'static Page, limits: Limits) -> Client {
-        Client::of_worker(badge, page, limits, Box::leak(Box::new(Shared::new())))
+    /// `badge` is its portal's; its worker notifies `handler` of news.
+    pub fn new(badge: u64, page: &'static Page, limits: Limits, handler: Handle) -> Client {
+        Client::of_worker(badge, page, limits, handler, Box::leak(Box::new(Shared::new())))
     }
 
     /// For the desk of a worker whose handler is elsewhere, and has cleared what they share.
-    pub fn of_worker(badge: u64, page: &'static Page, limits: Limits, shared: &'static Shared) -> Client {
-        Client { caller: Some(Caller { badge, page, limits }), first: AtomicU64::new(0), shared }
+    pub fn of_worker(
+        badge: u64,
+        page: &'static Page,
+        limits: Limits,
+        handler: Handle,
+        shared: &'static Shared,
+    ) -> Client {
+        Client { caller: Some(Caller { badge, page, limits, handler }), first: AtomicU64::new(0), shared }
     }
 
     /// For the desk of a handler whose worker is elsewhere, and does nothing yet.
@@ -335,25 +344,32 @@ impl Call<'_> {
 /// have none.
 pub struct Desk {
     clients: Box<[Option<Client>]>,
-    /// What a worker notifies of news.
-    pub(crate) handler: Handle,
     /// Where it is.
     core: u32,
 }
 
 impl Desk {
     /// The desk of those clients on this core, which lives as long as the server.
-    pub fn leak(clients: Vec<Option<Client>>, handler: Handle, core: u32) -> &'static Desk {
-        Box::leak(Box::new(Desk { clients: clients.into(), handler, core }))
+    pub fn leak(clients: Vec<Option<Client>>, core: u32) -> &'static Desk {
+        Box::leak(Box::new(Desk { clients: clients.into(), core }))
     }
 
     /// Worker: a call of the client with that badge; see the crate's head.
     pub fn call(&self, badge: u64, words: [u64; 4], now_ns: impl Fn() -> u64) -> Worked {
-        let mut callers = self.clients.iter().flatten().filter_map(|client| Some((client, client.caller.as_ref()?)));
-        let Some((client, caller)) = callers.find(|(_, caller)| caller.badge == badge) else {
+        let Some((client, caller)) = self.caller(badge) else {
             return Worked { words: [0, 0, refused::CALLER], is_news: false };
         };
         Call { client, caller, core: self.core }.carry_out(words[0], words[1], now_ns)
+    }
+
+    fn caller(&self, badge: u64) -> Option<(&Client, &Caller)> {
+        let mut callers = self.clients.iter().flatten().filter_map(|client| Some((client, client.caller.as_ref()?)));
+        callers.find(|(_, caller)| caller.badge == badge)
+    }
+
+    /// Worker: what is to be notified of news of that client's.
+    pub(crate) fn handler(&self, badge: u64) -> Option<Handle> {
+        self.caller(badge).map(|(_, caller)| caller.handler)
     }
 
     /// Handler: the next request that a client asked. Those of an earlier life are dropped.

@@ -14,9 +14,9 @@ const APART_NS: u64 = 1_000_000;
 impl Serve for Desk {
     fn serve(&self, badge: u64, words: [u64; 4]) -> [u64; 3] {
         let worked = self.call(badge, words, now_ns);
-        if worked.is_news {
-            // The handler's context is there as long as this one is.
-            let _ = sys::notify(self.handler);
+        if let (true, Some(handler)) = (worked.is_news, self.handler(badge)) {
+            // The handler's context is there as long as this one is, or all ends.
+            let _ = sys::notify(handler);
         }
         worked.words
     }

@@ -1,16 +1,20 @@
 //! The handler's side of clients that call (`lib/block-calls`): what they ask goes to the driver,
-//! and they hear when something has ended.
+//! and they hear when something has ended. Those of other cores call workers there, of the other
+//! dispatchers of this program ([`crate::part`]).
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use abi::{Error, Handle, Rights};
-use block_calls::desk::Client;
+use block_calls::desk::{Client, Shared};
 use block_calls::limits::Limits;
 use block_calls::{Desk, Ended, start_worker};
+use channel::{Beside, Listen, ServerChannel};
 use contracts::blocks::Disk;
+use packet::Notify;
 use runtime::{Calls, Worker};
 use virtio_blk::{Completion, Request};
 
@@ -29,11 +33,103 @@ pub struct Bits {
     pub stall: u64,
 }
 
+/// How a client asks, but for the messages of its channel.
+pub enum Way {
+    /// Not at all.
+    Messages,
+    /// It calls a worker of this core.
+    Calls(Calls),
+    /// It calls a worker of another core's, with which we share this.
+    Part(Beside, &'static Shared),
+}
+
+impl Way {
+    /// That of a channel.
+    pub fn of(channel: &ServerChannel, calls: Option<Calls>) -> Way {
+        let part = || {
+            let beside = channel.peer().beside()?;
+            Some(Way::Part(beside, Shared::over(beside.words)?))
+        };
+        calls.map(Way::Calls).or_else(part).unwrap_or(Way::Messages)
+    }
+
+    /// The same as calls.
+    fn calls(&self) -> Option<&Calls> {
+        match self {
+            Way::Calls(calls) => Some(calls),
+            Way::Messages | Way::Part(..) => None,
+        }
+    }
+
+    fn signal(&self) -> Option<Signal> {
+        match *self {
+            Way::Messages => None,
+            Way::Calls(Calls { semaphore, .. }) => Some(Signal::Semaphore(semaphore)),
+            Way::Part(Beside { peer, .. }, shared) => Some(Signal::Part(peer, shared)),
+        }
+    }
+}
+
+/// How a client hears that something has ended.
+enum Signal {
+    /// It waits at this.
+    Semaphore(Handle),
+    /// Its core's dispatcher tells it.
+    Part(Handle, &'static Shared),
+}
+
+impl Signal {
+    fn raise(&self) {
+        match self {
+            // Refused at a count that nobody takes from: it hears of none more.
+            Signal::Semaphore(semaphore) => drop(sys::semaphore_up(*semaphore, 1)),
+            Signal::Part(peer, shared) if shared.tell_end() => drop(sys::notify(*peer)),
+            Signal::Part(..) => (),
+        }
+    }
+}
+
+/// Looks whether a worker of another core has news.
+struct News {
+    shared: &'static Shared,
+    wakeup: Rc<Notify>,
+}
+
+impl Listen for News {
+    fn is_ready(&self) -> bool {
+        self.shared.is_asked()
+    }
+
+    fn take(&self) {
+        self.wakeup.notify();
+    }
+}
+
+/// Starts the workers of a desk, and has those clients' portals lead to them.
+///
+/// # Errors
+/// Those of `ContextAlloc` and `PortalSet`: the account is full.
+pub fn start_workers<'c>(
+    desk: &'static Desk,
+    all: impl Iterator<Item = &'c Calls>,
+    stall: u64,
+) -> Result<BTreeMap<u8, Worker>, Error> {
+    let mut workers = BTreeMap::new();
+    for calls in all {
+        let worker = match workers.entry(calls.worker) {
+            Entry::Occupied(started) => started.into_mut(),
+            Entry::Vacant(place) => place.insert(start_worker(desk, STALL_NS, stall)?),
+        };
+        worker.lead(calls.portal)?;
+    }
+    Ok(workers)
+}
+
 /// The clients that call, by the order of the server's channels.
 pub struct Callers {
     desk: &'static Desk,
-    /// What each waits at.
-    semaphores: Vec<Option<Handle>>,
+    /// How each hears.
+    signals: Vec<Option<Signal>>,
     /// Clients, a bit each, of which something has ended since they were told.
     ended: Cell<u64>,
     /// What was taken and is not with the device yet, by client and slot.
@@ -45,27 +141,26 @@ pub struct Callers {
 impl Callers {
     /// Starts the workers, and has the clients' portals lead to them. Each client is told: what it
     /// asked of a predecessor it is to ask again. `all` are the server's clients, each with what it
-    /// is told of the disk; `core` is ours.
+    /// is told of the disk; `core` is ours. News of workers of other cores are told by `wakeup`.
     ///
     /// # Errors
     /// Those of `CapMint`, `ContextAlloc` and `PortalSet`: the account is full.
-    pub fn start(all: Vec<(Option<Calls>, Disk)>, bits: Bits, core: u32) -> Result<Callers, Error> {
-        let semaphores = all.iter().map(|(calls, _)| calls.as_ref().map(|calls| calls.semaphore)).collect();
+    pub fn start(all: &[(Way, Disk)], bits: Bits, core: u32, wakeup: &Rc<Notify>) -> Result<Callers, Error> {
+        let signals = all.iter().map(|(way, _)| way.signal()).collect();
         let handler = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, bits.news)?;
-        let client = |(calls, disk): &(Option<Calls>, Disk)| {
-            let calls = calls.as_ref()?;
-            Some(Client::new(calls.badge, calls.page, Limits::of(*disk)))
+        let client = |(way, disk): &(Way, Disk)| match way {
+            Way::Messages => None,
+            Way::Calls(calls) => Some(Client::new(calls.badge, calls.page, Limits::of(*disk), handler)),
+            Way::Part(_, shared) => Some(Client::of_handler(shared)),
         };
-        let desk = Desk::leak(all.iter().map(client).collect(), handler, core);
-        let mut workers = BTreeMap::new();
-        for calls in all.iter().filter_map(|(calls, _)| calls.as_ref()) {
-            let worker = match workers.entry(calls.worker) {
-                Entry::Occupied(started) => started.into_mut(),
-                Entry::Vacant(place) => place.insert(start_worker(desk, STALL_NS, bits.stall)?),
-            };
-            worker.lead(calls.portal)?;
+        let desk = Desk::leak(all.iter().map(client).collect(), core);
+        let workers = start_workers(desk, all.iter().filter_map(|(way, _)| way.calls()), bits.stall)?;
+        for (way, _) in all {
+            if let Way::Part(beside, shared) = way {
+                beside.listen(News { shared, wakeup: wakeup.clone() });
+            }
         }
-        let callers = Callers { desk, semaphores, ended: Cell::new(u64::MAX), taken: RefCell::default(), workers };
+        let callers = Callers { desk, signals, ended: Cell::new(u64::MAX), taken: RefCell::default(), workers };
         callers.signal();
         Ok(callers)
     }
@@ -77,7 +172,7 @@ impl Callers {
 
     /// Gives `submit` what they have asked.
     pub fn take(&self, mut submit: impl FnMut(Request) -> Result<(), Ended>) {
-        for client in 0..self.semaphores.len() {
+        for client in 0..self.signals.len() {
             while let Some(asked) = self.desk.take(client) {
                 match submit(words::called(client as u8, &asked.request)) {
                     Ok(()) => self.taken.borrow_mut().push((client, asked.slot)),
@@ -114,11 +209,8 @@ impl Callers {
     /// Tells those of which something has ended. It never waits, whatever they do.
     pub fn signal(&self) {
         let ended = self.ended.take();
-        let told = self.semaphores.iter().enumerate().filter(|(client, _)| ended & 1 << client != 0);
-        for semaphore in told.filter_map(|(_, semaphore)| *semaphore) {
-            // Refused at a count that nobody takes from: it hears of none more.
-            let _ = sys::semaphore_up(semaphore, 1);
-        }
+        let told = self.signals.iter().enumerate().filter(|(client, _)| ended & 1 << client != 0);
+        told.filter_map(|(_, signal)| signal.as_ref()).for_each(Signal::raise);
     }
 
     /// A life of a client begins; see [`Desk::attached`].

@@ -2,26 +2,25 @@
 //!
 //! Each client's requests wait in tasks of their own; one task waits for interrupts, one does a
 //! turn after either: what was asked together is given to the device together. Clients of this core
-//! may call workers, whose news the same turn takes: this context alone reaches the device.
+//! may call workers, whose news the same turn takes, as it takes those of workers on other cores:
+//! this context alone reaches the device.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod without;
-
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use block_calls::Ended;
-use channel::ServerChannel;
 use contracts::blocks::{self, BlocksError, BlocksEvents, BlocksServer, Disk, Extent, Flushed, serve_blocks};
 use core::cell::{Cell, RefCell};
-use disk_core::calls::{Bits, Callers};
+use disk_core::calls::{Bits, Callers, Way};
 use disk_core::waiting::Waiting;
-use disk_core::words;
+use disk_core::without::NoDevice;
+use disk_core::{part, words};
 use packet::Notify;
-use runtime::{Bulk, Calls, Peer, Start};
+use runtime::{Bulk, Peer, Start};
 use virtio::Transport;
 use virtio::device::{self, Card, Claim, RESET_NS, SERVED_NS};
 use virtio::stillness::Stillness;
@@ -58,7 +57,7 @@ struct Service {
     is_watched: Cell<bool>,
     waiting: Waiting,
     callers: Callers,
-    wakeup: Notify,
+    wakeup: Rc<Notify>,
     /// Notified after each turn.
     turned: Notify,
     clients: RefCell<Vec<Peer>>,
@@ -277,18 +276,35 @@ async fn news(service: Rc<Service>) {
     }
 }
 
+/// Tells of workers.
+fn say(workers: usize) {
+    match workers {
+        0 => (),
+        1 => runtime::log!("1 worker for calls"),
+        workers => runtime::log!("{workers} workers for calls"),
+    }
+}
+
+/// A dispatcher on another core than the device.
+async fn part(start: Start) {
+    match part::serve(&start, CALLS.stall).await {
+        Ok(workers) => {
+            say(workers.len());
+            start.serving();
+            // They serve as long as this.
+            workers_hang().await;
+        }
+        Err(failure) => fail(format_args!("this core is not served: {failure:?}")),
+    }
+}
+
 /// Starts the workers for those clients that may call.
-fn callers(driver: &BlockDriver, clients: &[(ServerChannel, Option<Calls>)], core: u32) -> Callers {
-    let client = |(client, (_, calls)): (u8, &(ServerChannel, Option<Calls>))| {
-        (calls.clone(), words::disk(driver.disk(), driver.part(client).unwrap_or_default()))
-    };
-    match Callers::start((0..).zip(clients).map(client).collect(), CALLS, core) {
+fn callers(driver: &BlockDriver, ways: Vec<Way>, core: u32, wakeup: &Rc<Notify>) -> Callers {
+    let client = |(client, way): (u8, Way)| (way, words::disk(driver.disk(), driver.part(client).unwrap_or_default()));
+    let all: Vec<_> = (0..).zip(ways).map(client).collect();
+    match Callers::start(&all, CALLS, core, wakeup) {
         Ok(callers) => {
-            match callers.workers() {
-                0 => (),
-                1 => runtime::log!("1 worker for calls"),
-                workers => runtime::log!("{workers} workers for calls"),
-            }
+            say(callers.workers());
             callers
         }
         Err(error) => fail(format_args!("no workers for calls: {error:?}")),
@@ -325,10 +341,13 @@ fn open(start: &Start, clients: usize) -> Option<(BlockDriver, Claim, Found)> {
 }
 
 async fn component(start: Start) {
+    if start.program().is_some_and(|program| program.number > 0) {
+        return part(start).await;
+    }
     let clients = start.servers_that_are_called(blocks::NAME);
     let Some((driver, claim, found)) = open(&start, clients.len()) else {
         for (channel, _) in clients {
-            runtime::spawn(serve_blocks(Rc::new(without::NoDevice), channel));
+            runtime::spawn(serve_blocks(Rc::new(NoDevice), channel));
         }
         start.serving();
         return core::future::pending().await;
@@ -339,7 +358,15 @@ async fn component(start: Start) {
     let pending = driver.pending();
     let sectors = driver.disk().sectors;
     runtime::log!("{sectors} sectors, start {}, {pending} requests under way", start.generation());
-    let callers = callers(&driver, &clients, start.core());
+    let (clients, ways): (Vec<_>, _) = clients
+        .into_iter()
+        .map(|(channel, calls)| {
+            let way = Way::of(&channel, calls);
+            (channel, way)
+        })
+        .unzip();
+    let wakeup = Rc::new(Notify::default());
+    let callers = callers(&driver, ways, start.core(), &wakeup);
     let service = Rc::new(Service {
         callers,
         claim,
@@ -347,7 +374,7 @@ async fn component(start: Start) {
         reset_ns: Cell::new(None),
         is_watched: Cell::new(false),
         waiting: Waiting::default(),
-        wakeup: Notify::default(),
+        wakeup,
         turned: Notify::default(),
         clients: RefCell::default(),
     });
@@ -358,7 +385,7 @@ async fn component(start: Start) {
     runtime::spawn(settle_in(service.clone()));
     runtime::spawn(news(service.clone()));
     runtime::spawn(workers_hang());
-    for (client, (channel, _)) in (0..).zip(clients) {
+    for (client, channel) in (0..).zip(clients) {
         service.clients.borrow_mut().push(channel.peer().clone());
         runtime::spawn(serve_blocks(Rc::new(Session { service: service.clone(), client }), channel));
     }

@@ -15,8 +15,8 @@ fn page() -> &'static Page {
 /// A desk whose second client is alone in calling.
 fn desk() -> (&'static Desk, &'static Page) {
     let page = page();
-    let client = Client::new(BADGE, page, Limits::of(DISK));
-    let desk = Desk::leak(Vec::from([None, Some(client)]), Handle::NONE, CORE);
+    let client = Client::new(BADGE, page, Limits::of(DISK), Handle::NONE);
+    let desk = Desk::leak(Vec::from([None, Some(client)]), CORE);
     desk.attached(1, FIRST);
     (desk, page)
 }
@@ -63,7 +63,7 @@ fn a_call_of_too_much_or_of_a_stranger_is_refused() {
     assert_eq!(why(0xffff_ffff, 1 << 40), [0, 0, refused::BATCH]);
     assert_eq!(why(1, 1), [0, 0, refused::BATCH]);
     assert_eq!(desk.call(BADGE + 1, [1, 0, 0, 0], || 0).words, [0, 0, refused::CALLER]);
-    let fresh = Desk::leak(Vec::from([Some(Client::new(BADGE, page, Limits::of(DISK)))]), Handle::NONE, CORE);
+    let fresh = Desk::leak(Vec::from([Some(Client::new(BADGE, page, Limits::of(DISK), Handle::NONE))]), CORE);
     assert_eq!(call(fresh, 1, 0).words, [0, 0, refused::CALLER], "it has not attached");
 }
 
@@ -221,14 +221,14 @@ fn words() -> &'static [AtomicU64] {
 /// The desk of a handler whose clients' workers are elsewhere.
 fn handler(shared: &[&'static Shared]) -> &'static Desk {
     let clients = shared.iter().map(|shared| Some(Client::of_handler(shared)));
-    Desk::leak(clients.collect(), Handle::NONE, APART[1])
+    Desk::leak(clients.collect(), APART[1])
 }
 
 /// The desk of the worker of one such client.
 fn worker(shared: &'static Shared) -> (&'static Desk, &'static Page) {
     let page = page();
-    let client = Client::of_worker(BADGE, page, Limits::of(DISK), shared);
-    (Desk::leak(Vec::from([Some(client)]), Handle::NONE, APART[0]), page)
+    let client = Client::of_worker(BADGE, page, Limits::of(DISK), Handle::NONE, shared);
+    (Desk::leak(Vec::from([Some(client)]), APART[0]), page)
 }
 
 #[test]

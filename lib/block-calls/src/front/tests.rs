@@ -79,8 +79,8 @@ impl World {
     }
 
     fn desk(behind: &Calls) -> &'static Desk {
-        let client = desk::Client::new(BEHIND, behind.page, Limits::of(DISK));
-        let desk = Desk::leak(Vec::from([Some(client)]), Handle::NONE, 0);
+        let client = desk::Client::new(BEHIND, behind.page, Limits::of(DISK), Handle::NONE);
+        let desk = Desk::leak(Vec::from([Some(client)]), 0);
         desk.attached(0, FIRST);
         desk
     }
