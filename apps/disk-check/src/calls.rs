@@ -1,7 +1,8 @@
 //! The same by calls (`lib/block-calls`), of a disk's server or of one before it: batches, what is
 //! refused, what a request goes through, and rounds of patterns, on when the server ends; what one
 //! transport wrote the other reads. Named `sleeper` it asks for all that it
-//! may, and never picks up.
+//! may, and never picks up. As a program of several cores each of its dispatchers has sectors of its
+//! own, and says where its requests were submitted and given to the device.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -9,13 +10,14 @@
 extern crate alloc;
 
 use abi::Error;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use block_calls::{BATCH_MAX, CallFailure, Called, Ended, Operation, Request, SLOTS, Session, slots};
+use block_calls::{BATCH_MAX, CallFailure, Called, Ended, Operation, Phases, Request, SLOTS, Session, slots};
 use contracts::blocks::{BlocksClient, BlocksError, Disk, Extent};
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use disk_check_core::{SECTOR_BYTES, pieces, word};
 use runtime::{Bulk, Caller, Start, Waiter};
 
@@ -23,6 +25,8 @@ use runtime::{Bulk, Caller, Start, Waiter};
 const SECTORS: u64 = 4096;
 /// Rounds, unless it goes on for ever.
 const ROUNDS: u32 = 4;
+/// Rounds of each of several cores, so that some are under way when the server ends.
+const ROUNDS_OF_CORES: u32 = 24;
 /// Reads of which it tells what they went through.
 const TRACED: usize = 100;
 const FOREVER: &str = "disk-calls.forever";
@@ -79,6 +83,13 @@ struct Checker {
     late: Cell<u64>,
     /// The longest call that was answered.
     longest_ns: Cell<u64>,
+    /// The sectors that it writes.
+    sectors: core::ops::Range<u64>,
+    /// Our core.
+    core: u32,
+    /// Requests that were submitted on it, and the cores that gave them to the device.
+    submitted: Cell<u64>,
+    handlers: RefCell<BTreeSet<u32>>,
 }
 
 impl Checker {
@@ -141,7 +152,10 @@ impl Checker {
             for slot in slots(called.ended) {
                 match self.session.ended(slot) {
                     Ended::NotAsked => to_ask |= 1 << slot,
-                    ended => ends[slot] = ended,
+                    ended => {
+                        self.note_cores(slot)?;
+                        ends[slot] = ended;
+                    }
                 }
             }
             if to_ask == 0 && pending != 0 && called.ended == 0 {
@@ -149,6 +163,17 @@ impl Checker {
             }
         }
         Ok(ends)
+    }
+
+    /// Where a request was submitted and given to the device.
+    fn note_cores(&self, slot: usize) -> Result<(), String> {
+        let Phases { submit_core, program_core, .. } = self.session.phases(slot);
+        if submit_core != self.core {
+            return Err(format!("a request of core {} was submitted on core {submit_core}", self.core));
+        }
+        self.submitted.set(self.submitted.get() + 1);
+        self.handlers.borrow_mut().insert(program_core);
+        Ok(())
     }
 
     /// The same by the ring, one after another.
@@ -375,7 +400,9 @@ impl Checker {
     /// Writes all in pieces, flushes, reads it back and compares.
     async fn round(&self, round: u32, [write, read]: [Transport; 2]) -> Result<(), String> {
         let most = self.place_bytes() / SECTOR_BYTES as u32;
-        let all = pieces(round, self.disk.sectors.min(SECTORS), self.disk.block_bytes / SECTOR_BYTES as u32, most);
+        let sectors = self.sectors.end - self.sectors.start;
+        let mut all = pieces(round, sectors, self.disk.block_bytes / SECTOR_BYTES as u32, most);
+        all.iter_mut().for_each(|piece| piece.sector += self.sectors.start);
         for (operation, transport) in [(Operation::Write, write), (Operation::Read, read)] {
             let is_read = operation == Operation::Read;
             for some in all.chunks(SLOTS) {
@@ -477,6 +504,9 @@ async fn check(start: &Start) -> Result<(), String> {
     let calls = calls.ok_or_else(|| format!("no calls of {name}: give it workers in system/*.toml"))?;
     let first = runtime::now_ns();
     let disk = blocks.attach(first).await.map_err(|why| format!("attach: {why:?}"))?;
+    let program = start.program();
+    let (count, number) = program.map_or((1, 0), |program| (program.cores.len() as u64, program.number as u64));
+    let each = disk.sectors.min(SECTORS) / count / u64::from(BLOCK_SECTORS) * u64::from(BLOCK_SECTORS);
     let session = Session::new(calls);
     let waiter = Waiter::start(session.semaphore(), RAISED, PRIORITY);
     let _waiter = waiter.map_err(|why| format!("no companion: {why:?}"))?;
@@ -492,6 +522,10 @@ async fn check(start: &Start) -> Result<(), String> {
         deaths: Cell::default(),
         late: Cell::default(),
         longest_ns: Cell::default(),
+        sectors: number * each..(number + 1) * each,
+        core: start.core(),
+        submitted: Cell::default(),
+        handlers: RefCell::default(),
     };
     if start.name() == SLEEPER {
         return checker.sleep().await;
@@ -500,8 +534,10 @@ async fn check(start: &Start) -> Result<(), String> {
     if is_told(READS) {
         return checker.reads().await;
     }
-    let is_forever = is_told(FOREVER);
-    if !is_forever {
+    let (is_forever, is_one) = (is_told(FOREVER), start.program().is_none());
+    if !is_one {
+        checker.trace().await?;
+    } else if !is_forever {
         checker.trace().await?;
         checker.again().await?;
         checker.more().await?;
@@ -509,9 +545,11 @@ async fn check(start: &Start) -> Result<(), String> {
         checker.batches().await?;
         checker.refusals().await?;
     }
-    for round in 1..=if is_forever { u32::MAX } else { ROUNDS } {
-        // Those that never end hear of deaths by calls.
-        let transports = TRANSPORTS[if is_forever { 0 } else { (round as usize - 1) % TRANSPORTS.len() }];
+    let rounds = if is_one { ROUNDS } else { ROUNDS_OF_CORES };
+    for round in 1..=if is_forever { u32::MAX } else { rounds } {
+        // Those that hear of deaths do so by calls.
+        let is_mixed = is_one && !is_forever;
+        let transports = TRANSPORTS[if is_mixed { (round as usize - 1) % TRANSPORTS.len() } else { 0 }];
         checker.round(round, transports).await?;
         let Checker { next, calls, deaths, late, longest_ns, .. } = &checker;
         let requests = next.get() - first;
@@ -523,6 +561,8 @@ async fn check(start: &Start) -> Result<(), String> {
             longest_ns.get()
         );
     }
+    let (core, submitted, handlers) = (checker.core, checker.submitted.get(), checker.handlers.borrow());
+    runtime::log!("{submitted} requests submitted on core {core}, given to the device on {handlers:?};");
     runtime::log!("done");
     Ok(())
 }

@@ -277,6 +277,9 @@ pub struct Machine {
     pub paused: bool,
     /// Wait for a debugger on this port of 127.0.0.1.
     pub gdb: Option<u16>,
+    /// Record of every write to a register of a device, with the processor that made it; also of
+    /// those that tell a disk of requests. Emulation only.
+    pub registers: Option<PathBuf>,
     /// Record of every frame at the network card.
     pub pcap: Option<PathBuf>,
     /// Of each frame so many bytes are recorded; none: all.
@@ -321,6 +324,7 @@ impl Machine {
             commands: None,
             paused: false,
             gdb: None,
+            registers: None,
             pcap: None,
             pcap_frame_bytes: None,
             namespace: None,
@@ -463,6 +467,11 @@ impl Machine {
         if let Some(path) = &self.pcap {
             let most = self.pcap_frame_bytes.map(|bytes| format!(",maxlen={bytes}")).unwrap_or_default();
             add(words, &["-object", &format!("filter-dump,id=f0,netdev=n0,file={}{most}", path.display())]);
+        }
+        if let Some(path) = &self.registers {
+            add(words, &["-trace", "memory_region_ops_write", "-D", &path.display().to_string()]);
+            // Else the emulator hands such a write on before it is traced.
+            add(words, &["-global", "virtio-blk-pci.ioeventfd=off"]);
         }
         if let Some(port) = self.gdb {
             add(words, &["-gdb", &format!("tcp:127.0.0.1:{port}")]);

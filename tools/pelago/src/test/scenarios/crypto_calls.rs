@@ -103,7 +103,7 @@ fn calm(bench: &Bench, workers: Workers, line: &str) -> Result<()> {
         let volume = &mut bytes[FIRST_BYTE as usize..];
         let whole = volume.len() / 4096 * 4096;
         SectorCipher::new(&key, &segment).decrypt(0, &mut volume[..whole]).map_err(|why| anyhow!("{why}"))?;
-        disk_calls::check(volume)
+        disk_calls::check(volume, disk_calls::ROUNDS)
     })
 }
 

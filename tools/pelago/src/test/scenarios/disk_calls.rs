@@ -6,6 +6,11 @@
 //! `disk-calls/kill/*`, `disk-calls/hang/*`: the same while the server is killed, or its worker
 //! goes in circles, again and again. The program's calls hear it, and it asks the next server. It
 //! is killed now and then, too, and its successor finds nothing wrong either.
+//!
+//! `disk-calls/cores/*`: the server is a program of several cores (decision 95), and so is its
+//! client, each of whose dispatchers calls the workers of its own core. The server is killed
+//! meanwhile; every byte is right, and one core alone gave requests to the device: by the trace of
+//! the requests, and by what the emulator saw written to the disk's registers.
 
 use crate::host::place;
 use crate::image::description;
@@ -18,14 +23,22 @@ use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use system::{System, Workers};
+use system::{Placement, System, Use, Workers};
 
 const SYSTEM: &str = "calls.toml";
 /// Word for `disk-calls`.
 pub(super) const FOREVER: &str = "disk-calls.forever";
 /// Its last round, unless it goes on for ever, and the sectors that it writes.
-const ROUNDS: u64 = 4;
+pub(super) const ROUNDS: u64 = 4;
 const SECTORS: u64 = 4096;
+/// What the emulator calls the register that tells a disk of requests, and how often that is
+/// written at least.
+const NOTIFY: &str = "virtio-pci-notify-virtio-blk";
+const TOLD_MIN: usize = 100;
+/// Clients of a disk.
+const CLIENTS_MAX: u32 = 4;
+/// The last round of each of several cores.
+const ROUNDS_OF_CORES: u64 = 24;
 const SECTOR_BYTES: usize = 512;
 pub(super) const IMAGE_BYTES: u64 = (4 << 20) + 4096;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,7 +64,12 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(4, format!("disk-calls/{name}/q35/1"), move |bench| broken(bench, verb, times))
     });
     let slow = Scenario::shared(2, "disk-calls/slow-disk/q35/1".into(), slow);
-    calm.into_iter().chain([each, slow]).chain(broken).collect()
+    let cores = [
+        Scenario::shared(2, "disk-calls/cores/q35/2".into(), |bench| of_cores(bench, 2)),
+        Scenario::nightly(4, "disk-calls/cores/q35/4".into(), |bench| of_cores(bench, 4)),
+    ];
+    let slow_cores = Scenario::shared(2, "disk-calls/cores/slow-disk/q35/2".into(), slow_of_cores);
+    calm.into_iter().chain([each, slow, slow_cores]).chain(broken).chain(cores).collect()
 }
 
 fn description() -> Result<System> {
@@ -98,7 +116,7 @@ fn calm_with(bench: &Bench, system: &System, machine: MachineType, cpus: u32, wo
     let image = image()?;
     with_console(boot(bench, system, machine, cpus, image.path(), &[])?, |guest| {
         is_done(guest, &[workers])?;
-        check(&std::fs::read(image.path()).context("cannot read the disk's file")?)
+        check(&std::fs::read(image.path()).context("cannot read the disk's file")?, ROUNDS)
     })
 }
 
@@ -148,11 +166,100 @@ pub(super) fn number(guest: &Guest, before: &str, behind: &str) -> Result<u64> {
     text.parse().with_context(|| format!("`{text}` is no number"))
 }
 
+/// The server and its client have a dispatcher on each core. A disk has four clients at most.
+fn on_every_core(cpus: u32) -> Result<System> {
+    let mut system = description()?;
+    system.components.retain(|component| cpus < CLIENTS_MAX || component.name != "sleeper");
+    for component in system.components.iter_mut().filter(|component| ["disk", "disk-calls"].contains(&&*component.name))
+    {
+        component.core = Placement::Every;
+        if component.name == "disk" {
+            component.uses.push(Use { contract: "blocks".into(), server: "disk".into() });
+        }
+    }
+    Ok(system)
+}
+
+/// Clients of all cores read and write at once, each by the workers of its own core; the server
+/// ends meanwhile.
+fn of_cores(bench: &Bench, cpus: u32) -> Result<()> {
+    let image = image()?;
+    let registers = tempfile::NamedTempFile::new().context("cannot make a file for a trace")?;
+    let guest = bench.boot_system(&on_every_core(cpus)?, MachineType::Q35, cpus, &[], |_, machine| {
+        machine.has_card = false;
+        machine.drive = Some(Drive { file: image.path().to_owned(), is_read_only: false });
+        machine.registers = Some(registers.path().to_owned());
+        Ok(())
+    })?;
+    with_console(guest, |guest| {
+        for core in 0..cpus {
+            guest.heard(&format!("disk-calls-{core}: round 2 is there"), LIMIT)?;
+        }
+        let reply = guest.control("chaos kill disk", CONTROL_LIMIT)?;
+        ensure!(reply.contains("disk; generation 2 serves"), "{reply}");
+        for core in 0..cpus {
+            guest.heard(&format!("disk-calls-{core}: done"), LIMIT)?;
+        }
+        for core in 0..cpus {
+            let line = format!("disk-{core}: 1 worker for calls");
+            ensure!(guest.transcript.iter().any(|told| told.contains(&line)), "nothing said `{line}`");
+            let before = format!("disk-calls-{core}: round {ROUNDS_OF_CORES} is there: ");
+            let last = guest.transcript.iter().find_map(|line| line.split_once(&before)?.1.split_once(" calls, "));
+            let deaths = last.and_then(|(_, rest)| rest.split_once(" deaths")).context("no last round")?.0;
+            ensure!(deaths == "1", "the client of core {core} heard of {deaths} deaths, not of 1");
+            let behind = format!(" requests submitted on core {core}, given to the device on {{0}};");
+            let submitted = number(guest, &format!("disk-calls-{core}: "), &behind)?;
+            println!("     core {core}: {submitted} requests submitted there, given to the device on core 0");
+        }
+        check_registers(&std::fs::read_to_string(registers.path()).context("cannot read the trace")?)?;
+        check(&std::fs::read(image.path()).context("cannot read the disk's file")?, ROUNDS_OF_CORES)
+    })
+}
+
+/// Core 0 alone wrote to the disk's registers.
+fn check_registers(trace: &str) -> Result<()> {
+    let writes = trace.lines().filter(|line| line.contains("memory_region_ops_write") && line.contains("virtio-blk"));
+    let (own, others): (Vec<_>, Vec<_>) = writes.partition(|line| line.contains(" cpu 0 "));
+    ensure!(others.is_empty(), "{} writes to the disk's registers by other cores: {}", others.len(), others[0]);
+    let told = own.iter().filter(|line| line.contains(NOTIFY)).count();
+    ensure!(told >= TOLD_MIN, "core 0 told the disk {told} times of requests, of {} writes", own.len());
+    println!("     {} writes to the disk's registers, all by core 0; {told} of them told of requests", own.len());
+    Ok(())
+}
+
+/// On a disk that takes its time no core waits for what another has asked.
+fn slow_of_cores(bench: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let socket = folder.path().join("socket");
+    let server = Server::start(&socket, Image::zeros(IMAGE_BYTES))?;
+    server.inject(On::Reads, 2 * SLOW_READS, Fault::Delay(DELAY));
+    let guest = bench.boot_system(&on_every_core(2)?, MachineType::Q35, 2, &[], |_, machine| {
+        machine.has_card = false;
+        machine.block = Some(socket.clone());
+        Ok(())
+    })?;
+    with_console(guest, |guest| {
+        for core in 0..2 {
+            guest.heard(&format!("disk-calls-{core}: done"), LIMIT)?;
+        }
+        for core in 0..2 {
+            let before = format!("disk-calls-{core}: ");
+            let returned = number(guest, &before, " of 100 calls returned before their interrupt")?;
+            ensure!(
+                returned >= RETURNED_MIN,
+                "core {core}: {returned} of 100 calls returned before the device was done"
+            );
+            println!("     core {core}: {returned} of 100 calls returned before the device was done");
+        }
+        Ok(())
+    })
+}
+
 /// Each sector of a disk has its number and the last round.
-pub(super) fn check(bytes: &[u8]) -> Result<()> {
+pub(super) fn check(bytes: &[u8], round: u64) -> Result<()> {
     for (sector, found) in (0..SECTORS).zip(bytes.chunks(SECTOR_BYTES)) {
-        let expected = (ROUNDS << 32 | sector).to_le_bytes().repeat(SECTOR_BYTES / 8);
-        ensure!(found == expected, "sector {sector} of the file is not that of round {ROUNDS}: {:x?}", &found[..8]);
+        let expected = (round << 32 | sector).to_le_bytes().repeat(SECTOR_BYTES / 8);
+        ensure!(found == expected, "sector {sector} of the file is not that of round {round}: {:x?}", &found[..8]);
     }
     Ok(())
 }
