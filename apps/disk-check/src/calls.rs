@@ -26,7 +26,7 @@ const SECTORS: u64 = 4096;
 /// Rounds, unless it goes on for ever.
 const ROUNDS: u32 = 4;
 /// Rounds of each of several cores, so that some are under way when the server ends.
-const ROUNDS_OF_CORES: u32 = 24;
+const ROUNDS_OF_CORES: u32 = 8;
 /// Reads of which it tells what they went through.
 const TRACED: usize = 100;
 const FOREVER: &str = "disk-calls.forever";
