@@ -1,8 +1,8 @@
 //! The same by calls (`lib/block-calls`), of a disk's server or of one before it: batches, what is
 //! refused, what a request goes through, and rounds of patterns, on when the server ends; what one
-//! transport wrote the other reads. Named `sleeper` it asks for all that it
-//! may, and never picks up. As a program of several cores each of its dispatchers has sectors of its
-//! own, and says where its requests were submitted and given to the device.
+//! transport wrote the other reads. Named `sleeper` it asks for all that it may, and never picks
+//! up. As a program of several cores each of its dispatchers has sectors of its own, and says where
+//! its requests were submitted and given to the device.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
