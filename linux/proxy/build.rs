@@ -1,5 +1,5 @@
 //! Links the proxy at its own base, away from programs and native components.
 
 fn main() {
-    pelago_link::at(0x7000_0000);
+    pelago_link::proxy();
 }

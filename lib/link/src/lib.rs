@@ -7,11 +7,11 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// `abi::layout::COMPONENT_BASE`; a build helper does not depend on guest crates, so `runtime`
-/// asserts that the two agree.
-pub const COMPONENT_BASE: u64 = 0x1000_0000;
+/// `abi::layout::COMPONENT_BASE`; a build helper does not depend on guest crates, so a test says
+/// that the two agree.
+const COMPONENT_BASE: u64 = 0x1000_0000;
 /// `abi::layout::PROXY_BASE`.
-pub const PROXY_BASE: u64 = 0x7000_0000;
+const PROXY_BASE: u64 = 0x7000_0000;
 
 /// Links this crate's programs as native components.
 pub fn component() {
@@ -24,7 +24,7 @@ pub fn proxy() {
 }
 
 /// Links this crate's programs at `base`.
-pub fn at(base: u64) {
+fn at(base: u64) {
     println!("cargo:rerun-if-changed=build.rs");
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
         return;

@@ -11,11 +11,6 @@ use executor::Platform;
 
 use crate::Start;
 
-const _: () = assert!(
-    abi::layout::COMPONENT_BASE == 0x1000_0000 && abi::layout::PROXY_BASE == 0x7000_0000,
-    "lib/link repeats them"
-);
-
 // A function expects to have been called with the stack at a multiple of 16, and vector
 // instructions want their operands there. The zero in RBP ends backtraces.
 global_asm!(".globl _start", "_start: xor ebp, ebp", "and rsp, -16", "call component_start", "ud2");
