@@ -4,7 +4,7 @@
 use abi::Error;
 use semaphore::{Count, KernelSemaphore, RELEASE_LIMIT_NS, Semaphore};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
@@ -107,5 +107,6 @@ fn a_number_is_a_count_itself_and_behind_a_reference() {
         assert!(count.replace(8, -6, Ordering::Relaxed) && count.get() == -6);
     }
     check(AtomicI64::new(3));
-    check(AtomicI64::new(3));
+    check(AtomicU64::new(3));
+    check(&AtomicI64::new(3));
 }
