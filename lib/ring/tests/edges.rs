@@ -83,6 +83,8 @@ fn a_writer_looks_at_the_index_only_when_it_has_no_room() {
     assert_eq!(writer.write(&slots, &index, HEADER, &[]), Err(Refused::Broken));
     index.store(0, Ordering::Relaxed);
     assert_eq!(writer.write(&slots, &index, HEADER, &[]), Err(Refused::Full), "of another generation");
+    index.store(GENERATION, Ordering::Relaxed);
+    assert_eq!(writer.write(&slots, &index, HEADER, &[]), Err(Refused::Full), "nothing was read");
     index.store(GENERATION | 1, Ordering::Relaxed);
     assert_eq!(writer.write(&slots, &index, HEADER, &[]), Ok(()));
     assert_eq!(writer.position(), 17, "what was refused took no place");
