@@ -463,11 +463,17 @@ mod tests {
             ..made(name, &[0], &[])
         };
         let client = |name: &str| Component { uses: uses("front"), ..made(name, &[0], &[]) };
-        let components = vec![server("disk", vec![]), server("front", uses("disk")), client("a"), client("b")];
+        let front = [uses("disk"), vec![Use { contract: MONITOR.into(), server: MONITOR.into() }]].concat();
+        let components = vec![server("disk", vec![]), server("front", front), client("a"), client("b")];
         let all = channels(&System { components, ..System::default() }, 1);
         let shown: Vec<_> = all.iter().map(|it| (it.client.as_str(), it.server.as_str(), it.worker)).collect();
-        let expected =
-            [("front", "disk", Some(0)), ("front", "disk", Some(1)), ("a", "front", Some(0)), ("b", "front", Some(1))];
+        let expected = [
+            ("front", "disk", Some(0)),
+            ("front", "disk", Some(1)),
+            ("front", MONITOR, None),
+            ("a", "front", Some(0)),
+            ("b", "front", Some(1)),
+        ];
         assert_eq!(shown, expected);
     }
 
