@@ -29,6 +29,7 @@ const MODULES: &[Module] = &[
     Module { name: "counter", package: "pelago-counter", files: "lib/counter/src/*.rs" },
     Module { name: "link", package: "pelago-link", files: "lib/link/src/*.rs" },
     Module { name: "mark", package: "pelago-mark", files: "lib/mark/src/*.rs" },
+    Module { name: "semaphore", package: "pelago-semaphore", files: "lib/semaphore/src/*.rs" },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
