@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use lock::{
-    AtomicU64, Entry, Kind, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Section, Shootdown, Spare, Table,
+    AtomicU64, Entry, Guard, Kind, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Section, Shootdown, Spare,
+    Stat, Table,
 };
 use std::cell::{Cell, RefCell};
 
@@ -49,6 +50,51 @@ fn readers_hold_a_lock_together_if_its_kind_knows_them() {
         drop(both);
         drop(lock.write::<Never>(0));
         assert_eq!((lock.stat().acquires, lock.stat().waits), (3, 0), "{kind:?}");
+    }
+}
+
+std::thread_local! {
+    static HELD: RefCell<Option<Guard<'static, Never>>> = const { RefCell::new(None) };
+}
+
+/// Lets go of the lock that is held at the first look.
+#[derive(Default)]
+struct Leaving;
+
+impl Relax for Leaving {
+    fn relax(&mut self) {
+        drop(HELD.take().expect("nobody waits for who has left"));
+    }
+}
+
+/// A lock for two cores.
+fn fresh(kind: Kind) -> Lock<'static> {
+    let lines = (0..kind.lines(2)).map(|_| Line::new()).collect();
+    Lock::new(kind, Box::leak(Box::new(AtomicU64::new(0))), Vec::leak(lines))
+}
+
+#[test]
+fn who_comes_waits_for_who_is_there() {
+    for kind in Kind::ALL {
+        for (holds_to_read, comes_to_read) in [(false, false), (false, true), (true, false)] {
+            let lock = fresh(kind);
+            HELD.set(Some(if holds_to_read { lock.read(1) } else { lock.write(1) }));
+            drop(if comes_to_read { lock.read::<Leaving>(0) } else { lock.write::<Leaving>(0) });
+            assert!(HELD.take().is_none(), "{kind:?}: both had it, {holds_to_read} {comes_to_read}");
+            assert_eq!((lock.stat(), lock.is_free()), (Stat { acquires: 2, waits: 1 }, true), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn who_writes_waits_for_the_last_reader() {
+    for kind in [Kind::ReadWrite, Kind::ScalableReadWrite] {
+        let lock = fresh(kind);
+        let first = lock.read::<Never>(0);
+        HELD.set(Some(lock.read(1)));
+        drop(first);
+        drop(lock.write::<Leaving>(0));
+        assert!(HELD.take().is_none(), "{kind:?}: beside a reader");
     }
 }
 
