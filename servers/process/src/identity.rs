@@ -21,15 +21,17 @@ fn changed(ids: Ids, change: IdChange, may_any: bool) -> Result<Ids, ProcessErro
         IdChange::All(all) => all,
     };
     let [real, effective, saved] = wanted;
-    // setreuid takes the saved one for the effective one only.
+    // setreuid takes the saved one for the effective one only; setuid the effective one for none.
     let for_real = if let IdChange::Two(_) = change { &any[..2] } else { &any[..] };
-    if !real.is_none_or(|id| may_be(id, for_real)) || ![effective, saved].iter().flatten().all(|id| may_be(*id, &any)) {
+    let others = if let IdChange::One(_) = change { &[ids.real, ids.saved][..] } else { &any[..] };
+    let may_others = [effective, saved].iter().flatten().all(|id| may_be(*id, others));
+    if !may_others || !real.is_none_or(|id| may_be(id, for_real)) {
         return Err(ProcessError::Denied);
     }
     let effective = effective.unwrap_or(ids.effective);
     // Whoever sets the real id, or an effective one that is not it, saves the effective one.
     let saved = match change {
-        IdChange::Two([sets, _]) if sets.is_some() || effective != ids.real => effective,
+        IdChange::Two([sets, acts]) if sets.is_some() || acts.is_some_and(|id| id != ids.real) => effective,
         _ => saved.unwrap_or(ids.saved),
     };
     Ok(Ids { real: real.unwrap_or(ids.real), effective, saved })
@@ -216,6 +218,16 @@ mod tests {
         assert_eq!(user(&mut own, IdChange::Two([Some(6), Some(5)])), Ok(ids(6, 5, 5)));
         let mut own = of_user(ids(5, 6, 7));
         assert_eq!(user(&mut own, IdChange::All([Some(7), None, None])), Ok(ids(7, 6, 7)));
+    }
+
+    #[test]
+    fn who_names_no_id_changes_none() {
+        let mut own = of_user(ids(5, 6, 7));
+        assert_eq!(user(&mut own, IdChange::Two([None; 2])), Ok(ids(5, 6, 7)));
+        assert_eq!(user(&mut own, IdChange::All([None; 3])), Ok(ids(5, 6, 7)));
+        // As on Linux, setuid(2) takes the real and the saved one.
+        assert_eq!(user(&mut own, IdChange::One(6)), Err(ProcessError::Denied));
+        assert_eq!(user(&mut own, IdChange::One(7)), Ok(ids(5, 7, 7)));
     }
 
     #[test]
