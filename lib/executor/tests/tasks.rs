@@ -1,0 +1,267 @@
+//! What tasks see: their turns, deadlines and notifications.
+#![forbid(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use executor::{
+    Platform, Port, Rank, abort, begin, block_on, is_due, notified, post, register, reserve, sleep_until, spawn,
+    unregister, yield_now,
+};
+
+/// A clock that each sleep moves to its end, and bits that end sleeps, one after the other.
+#[derive(Default)]
+struct Clock {
+    now_ns: Cell<u64>,
+    sleeps: RefCell<Vec<u64>>,
+    rings: RefCell<Vec<u64>>,
+}
+
+impl Platform for Clock {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        if deadline_ns == 0 {
+            return 0;
+        }
+        self.sleeps.borrow_mut().push(deadline_ns);
+        let bits = self.rings.borrow_mut().pop();
+        bits.unwrap_or_else(|| {
+            assert_ne!(deadline_ns, u64::MAX, "it sleeps for ever");
+            self.now_ns.set(deadline_ns);
+            0
+        })
+    }
+}
+
+/// Lets all that is ready run.
+fn run_all() {
+    block_on(&Clock::default(), async {
+        for _ in 0..4 {
+            yield_now().await;
+        }
+    });
+}
+
+/// What happened, in its order.
+type Seen<T> = Rc<RefCell<Vec<T>>>;
+
+#[test]
+fn tasks_take_turns_in_their_order() {
+    let seen = Seen::default();
+    for name in 0..3 {
+        let seen = seen.clone();
+        spawn(async move {
+            for _ in 0..2 {
+                seen.borrow_mut().push(name);
+                yield_now().await;
+            }
+        });
+    }
+    run_all();
+    assert_eq!(seen.take(), [0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
+fn who_sleeps_goes_on_at_its_deadline_and_not_before() {
+    let (clock, seen) = (Rc::new(Clock::default()), Seen::default());
+    for (name, deadline_ns) in [(1, 30), (2, 10), (3, 30)] {
+        let (clock, seen) = (clock.clone(), seen.clone());
+        spawn(async move {
+            sleep_until(deadline_ns).await;
+            seen.borrow_mut().push((name, clock.now_ns()));
+        });
+    }
+    block_on(&*clock, async {
+        // One that is given up leaves no deadline behind.
+        let is_over = poll_fn(|context| Poll::Ready(pin!(sleep_until(5)).poll(context).is_ready())).await;
+        assert!(!is_over);
+        yield_now().await;
+        assert!(!is_due(9) && is_due(10));
+        sleep_until(40).await;
+    });
+    assert_eq!(seen.take(), [(2, 10), (1, 30), (3, 30)]);
+    assert_eq!(clock.sleeps.take(), [10, 30, 40]);
+    assert!(!is_due(u64::MAX - 1));
+}
+
+#[test]
+fn bits_are_kept_until_somebody_takes_them() {
+    post(0b0110);
+    let taken = block_on(&Clock::default(), async { [notified(0b0011).await, notified(0b1100).await] });
+    assert_eq!(taken, [0b0010, 0b0100]);
+}
+
+#[test]
+fn a_bit_wakes_those_whom_it_concerns() {
+    let (clock, seen) = (Clock::default(), Seen::default());
+    clock.rings.replace(vec![0b100, 0b001, 0b010]);
+    for mask in [0b001, 0b010] {
+        let seen = seen.clone();
+        spawn(async move {
+            let mut waits = pin!(notified(mask));
+            let bits = poll_fn(|context| {
+                seen.borrow_mut().push(("polled", mask));
+                waits.as_mut().poll(context)
+            });
+            let bits = bits.await;
+            seen.borrow_mut().push(("woken", bits));
+        });
+    }
+    assert_eq!(block_on(&clock, notified(0b100)), 0b100);
+    let first = [("polled", 0b001), ("polled", 0b010)];
+    let then = [("polled", 0b010), ("woken", 0b010), ("polled", 0b001), ("woken", 0b001)];
+    assert_eq!(seen.take(), [&first[..], &then].concat());
+}
+
+#[test]
+fn an_aborted_task_is_gone_and_its_waker_wakes_nobody_else() {
+    /// A task that waits for ever: how often it was polled, and how to have that done again.
+    #[derive(Default)]
+    struct Waiting {
+        polled: Cell<u32>,
+        waker: RefCell<Option<Waker>>,
+    }
+    let wait = |own: &Rc<Waiting>| {
+        let own = own.clone();
+        spawn(poll_fn(move |context| {
+            own.polled.set(own.polled.get() + 1);
+            own.waker.replace(Some(context.waker().clone()));
+            Poll::Pending
+        }))
+    };
+    let [old, new] = [(); 2].map(|()| Rc::new(Waiting::default()));
+    let first = wait(&old);
+    run_all();
+    abort(first);
+    assert_eq!((old.polled.get(), Rc::strong_count(&old)), (1, 1), "its future is dropped");
+    let second = wait(&new);
+    abort(first);
+    run_all();
+    let wake = |one: &Waiting| one.waker.borrow().as_ref().unwrap().wake_by_ref();
+    wake(&old);
+    run_all();
+    assert_eq!((old.polled.get(), new.polled.get()), (1, 1));
+    wake(&new);
+    wake(&new);
+    run_all();
+    assert_eq!(new.polled.get(), 2, "woken twice, it runs once");
+    abort(second);
+}
+
+#[test]
+fn a_task_that_aborts_itself_stops_where_it_waits() {
+    let (task, seen) = (Rc::new(Cell::new(None)), Seen::default());
+    let (own, steps) = (task.clone(), seen.clone());
+    task.set(Some(spawn(async move {
+        abort(own.get().unwrap());
+        steps.borrow_mut().push("on its way");
+        yield_now().await;
+        steps.borrow_mut().push("after its end");
+    })));
+    run_all();
+    assert_eq!((seen.take(), Rc::strong_count(&seen)), (vec!["on its way"], 1));
+}
+
+#[test]
+fn a_reserved_task_is_polled_as_it_begins() {
+    let seen = Seen::default();
+    let steps = seen.clone();
+    begin(
+        reserve(),
+        Box::pin(async move {
+            steps.borrow_mut().push("begun");
+            yield_now().await;
+            steps.borrow_mut().push("woken");
+        }),
+    );
+    assert_eq!(seen.take(), ["begun"]);
+    run_all();
+    assert_eq!(seen.take(), ["woken"]);
+}
+
+/// A peer that answers a few microseconds after it was asked, or rings if we sleep before that.
+#[derive(Default)]
+struct Peer {
+    is_remote: bool,
+    now_ns: Cell<u64>,
+    is_answered: Cell<bool>,
+    is_taken: Cell<bool>,
+    waits: Cell<Option<Waker>>,
+    sleeps: Cell<u32>,
+}
+
+impl Peer {
+    fn poll_answer(&self, waker: &Waker) -> Poll<()> {
+        self.waits.set(Some(waker.clone()));
+        if self.is_taken.get() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Port for Peer {
+    fn poll(&self) {
+        if self.ready() {
+            self.is_taken.set(true);
+            self.waits.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn ready(&self) -> bool {
+        self.is_answered.get() && !self.is_taken.get()
+    }
+
+    fn arm(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self) {}
+
+    fn disarm(&self) {}
+
+    fn flush(&self) {}
+
+    fn badge(&self) -> u64 {
+        1
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::Response
+    }
+
+    fn remote(&self) -> bool {
+        self.is_remote
+    }
+}
+
+impl Platform for Peer {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.set(self.now_ns.get() + 1_000);
+        self.is_answered.set(self.is_answered.get() || self.now_ns.get() == 4_000);
+        self.now_ns.get()
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        if deadline_ns == 0 {
+            return 0;
+        }
+        self.sleeps.set(self.sleeps.get() + 1);
+        self.is_answered.set(true);
+        self.badge()
+    }
+}
+
+#[test]
+fn an_answer_from_another_core_is_looked_for_before_sleep() {
+    for (is_remote, sleeps) in [(true, 0), (false, 1)] {
+        let peer = Rc::new(Peer { is_remote, ..Peer::default() });
+        let port = register(peer.clone());
+        block_on(&*peer, poll_fn(|context| peer.poll_answer(context.waker())));
+        assert_eq!(peer.sleeps.get(), sleeps, "on another core: {is_remote}");
+        unregister(port);
+    }
+}
