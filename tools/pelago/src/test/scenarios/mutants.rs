@@ -30,6 +30,7 @@ const MODULES: &[Module] = &[
     Module { name: "link", package: "pelago-link", files: "lib/link/src/*.rs" },
     Module { name: "mark", package: "pelago-mark", files: "lib/mark/src/*.rs" },
     Module { name: "semaphore", package: "pelago-semaphore", files: "lib/semaphore/src/*.rs" },
+    Module { name: "wiring", package: "pelago-wiring", files: "lib/wiring/src/*.rs" },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
