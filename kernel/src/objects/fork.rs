@@ -21,8 +21,9 @@ const SLOTS_END: u64 = u64::MAX;
 impl Ptr<Domain> {
     /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not
     /// charged for them all: inheritable segments copy-on-write, or those in common with the same
-    /// pages, into the same slots, then their mappings at the same addresses. Tells whether the
-    /// budget sufficed. On an error the child keeps what it got so far; its owner ends it.
+    /// pages, into the same slots, then their mappings at the same addresses. What is in common and
+    /// paid by another Ram than the parent's is the child's as it is. Tells whether the budget
+    /// sufficed. On an error the child keeps what it got so far; its owner ends it.
     pub fn fork_into(
         self,
         kernel: &mut Kernel,
@@ -89,6 +90,11 @@ impl Ptr<Domain> {
             Some((copy, held)) => {
                 kernel.retain(copy);
                 (copy, Rights(capability.rights.0 & held.rights.0))
+            }
+            // Who pays lent it to the parent, and so to the child.
+            None if segment.is_common() && segment.ram() != self.ram() => {
+                kernel.retain(segment);
+                (segment, capability.rights)
             }
             None => match segment.copy_for(kernel, child, partial, budget)? {
                 Some(copy) => (copy, capability.rights),

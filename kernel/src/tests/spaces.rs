@@ -7,7 +7,7 @@ use crate::objects::domain::Death;
 use crate::objects::fault::Access;
 use crate::objects::mapping::{PageRun, VaRange};
 use crate::objects::share::Capability;
-use crate::objects::{Domain, Ptr, Segment};
+use crate::objects::{Domain, Ptr, Ram, Segment};
 use abi::layout::protection::{READ, WRITE};
 use abi::{DeathCause, Rights};
 use std::collections::BTreeMap;
@@ -34,7 +34,12 @@ struct Space {
 }
 
 fn space(world: &mut World) -> Space {
-    let domain = Ptr::<Domain>::create(&mut world.kernel, world.ram, 0, super::name()).unwrap();
+    let payer = world.ram;
+    space_of(world, payer)
+}
+
+fn space_of(world: &mut World, payer: Ptr<Ram>) -> Space {
+    let domain = Ptr::<Domain>::create(&mut world.kernel, payer, 0, super::name()).unwrap();
     Space { domain, mappings: BTreeMap::new(), bytes: BTreeMap::new(), segments: Vec::new(), next: 0 }
 }
 
@@ -188,21 +193,28 @@ fn spaces_agree_with_the_model_and_give_everything_back() {
     }
 }
 
+/// Gives a space pages in common that `payer` pays for, mapped at the lowest address.
+fn give_common(world: &mut World, space: &mut Space, payer: Ptr<Ram>, pages: u64) -> Ptr<Segment> {
+    let kernel = &mut *world.kernel;
+    let segment = Ptr::<Segment>::new_anonymous(kernel, payer, pages).unwrap();
+    assert!(segment.populate(kernel, &mut crate::steps::Budget::all()).unwrap());
+    segment.make_common();
+    let slot = space.domain.reserve(kernel).unwrap();
+    let rights = Rights::ALL.union(Rights::INHERIT);
+    space.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights });
+    space.segments.push((0, segment));
+    let place = PageRun { start: BASE, pages };
+    space.domain.range().map(kernel, place, segment, 0, [READ | WRITE, READ | WRITE]).unwrap();
+    segment
+}
+
 #[test]
 fn pages_in_common_are_written_by_all_and_go_with_the_last() {
     const PAGES: u64 = 3;
     let mut world = World::new(400);
     let mut parent = space(&mut world);
-    let kernel = &mut *world.kernel;
-    let segment = Ptr::<Segment>::new_anonymous(kernel, world.ram, PAGES).unwrap();
-    assert!(segment.populate(kernel, &mut crate::steps::Budget::all()).unwrap());
-    segment.make_common();
-    let slot = parent.domain.reserve(kernel).unwrap();
-    let rights = Rights::ALL.union(Rights::INHERIT);
-    parent.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights });
-    parent.segments.push((0, segment));
-    let place = PageRun { start: BASE, pages: PAGES };
-    parent.domain.range().map(kernel, place, segment, 0, [READ | WRITE, READ | WRITE]).unwrap();
+    let payer = world.ram;
+    give_common(&mut world, &mut parent, payer, PAGES);
     let frame = |world: &mut World, of: &Space, page: u64, access| {
         of.domain.range().resolve(&mut world.kernel, BASE + page * PAGE, access).unwrap()
     };
@@ -223,5 +235,29 @@ fn pages_in_common_are_written_by_all_and_go_with_the_last() {
     end(&mut world, child);
     assert_eq!(frame(&mut world, &grandchild, 1, Access::Write), before);
     end(&mut world, grandchild);
+    world.assert_empty();
+}
+
+#[test]
+fn pages_in_common_that_another_pays_for_are_paid_once_and_stay_for_a_child() {
+    const PAGES: u64 = 300;
+    let mut world = World::new(1200);
+    let account = world.ram.split(&mut world.kernel, 200, crate::objects::group::Turns::Own).unwrap();
+    let mut parent = space_of(&mut world, account);
+    let payer = world.ram;
+    let segment = give_common(&mut world, &mut parent, payer, PAGES);
+    let frame = |world: &mut World, of: &Space, access| {
+        of.domain.range().resolve(&mut world.kernel, BASE + 299 * PAGE, access).unwrap()
+    };
+    let before = frame(&mut world, &parent, Access::Write);
+    // Neither the parent's account nor the child's has room for as many pages.
+    let child = space_of(&mut world, account);
+    fork_in_steps(&mut world.kernel, parent.domain, child.domain, &mut Random::new(1));
+    assert_eq!(world.kernel.frames.count(before), 1, "no other segment has it");
+    end(&mut world, parent);
+    assert_eq!(segment.present(), PAGES);
+    assert_eq!(frame(&mut world, &child, Access::Write), before);
+    end(&mut world, child);
+    world.kernel.release(account);
     world.assert_empty();
 }
