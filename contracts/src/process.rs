@@ -502,6 +502,16 @@ pub trait Process {
     #[op]
     async fn attach_segment(&self, id: SegmentId, is_writer: bool) -> Result<Attached, SegmentError>;
 
+    /// Memory in common without key and id: the caller has it once, to write, and children that it
+    /// prepares after that have it. It goes with the last process that has it. `TooMany`, `Invalid`
+    /// for no pages.
+    #[op]
+    async fn lend_memory(&self, pages: u64) -> Result<Attached, SegmentError>;
+
+    /// The caller, who was told its number, has such memory once more. `Invalid` once it is gone.
+    #[op]
+    async fn join_memory(&self, number: u64) -> Result<Attached, SegmentError>;
+
     /// A part of a segment that the caller has attached: its handle in the *caller's* share, which
     /// forks inherit and the caller drops. `NoMemory`; `Invalid` for what is not attached.
     #[op]

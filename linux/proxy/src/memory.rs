@@ -69,6 +69,10 @@ pub mod mark {
     pub const OF_FORKS: u32 = NOT_FORKED | WIPED;
     /// Of a System V segment: its number and part are in [`Area::common`](super::Area::common).
     pub const SYSTEM_V: u32 = 16;
+    /// Of memory in common that has no name: the same.
+    pub const LENT: u32 = 32;
+    /// Held at the process server.
+    pub const HELD: u32 = SYSTEM_V | LENT;
 }
 
 /// One area.

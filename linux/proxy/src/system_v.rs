@@ -1,6 +1,6 @@
-//! System V shared memory in a program's memory map (shmat(2)).
+//! System V shared memory in a program's memory map (shmat(2)), and memory in common without a name.
 //!
-//! Each area of it has the mark [`mark::SYSTEM_V`], and in [`Area::common`] the number of a part of
+//! Each area of it has the mark [`mark::SYSTEM_V`] or [`mark::LENT`], and in [`Area::common`] the number of a part of
 //! the segment: the segment's, and which part in the lowest bits. So an area tells at which address
 //! its segment was attached, and nothing else is kept of that.
 
@@ -59,16 +59,27 @@ impl AttachOptions {
     }
 }
 
+/// The number of the segment to which a part's belongs.
+pub fn first_of(common: u64) -> u64 {
+    common & !PART
+}
+
+/// The page of the segment at which an area begins.
+pub fn page_of(area: &Area) -> u64 {
+    (area.common & PART) * PART_PAGES + area.first_page
+}
+
 /// The segment's number and where it was attached, if the area is of one.
 pub fn attached(area: &Area) -> Option<(u64, u64)> {
-    let before = (area.common & PART) * PART_PAGES + area.first_page;
-    let is_one = area.marks & mark::SYSTEM_V != 0;
-    is_one.then(|| (area.common & !PART, area.start.wrapping_sub(before * PAGE)))
+    let before = page_of(area);
+    let is_one = area.marks & mark::HELD != 0;
+    is_one.then(|| (first_of(area.common), area.start.wrapping_sub(before * PAGE)))
 }
 
 /// What is mapped of the segment that was attached at an address. `EINVAL` if none was.
 pub fn at(memory: &Memory, address: u64) -> Result<Vec<Range<u64>>, Errno> {
-    let is_there = |area: &&Area| attached(area).is_some_and(|(_, start)| start == address);
+    let is_there =
+        |area: &&Area| area.marks & mark::SYSTEM_V != 0 && attached(area).is_some_and(|(_, start)| start == address);
     let first = memory.areas().iter().find(is_there).and_then(attached).ok_or(Errno::EINVAL)?;
     let areas = memory.areas().iter().filter(|area| attached(area) == Some(first));
     Ok(areas.map(|area| area.start..area.end).collect())
@@ -137,6 +148,11 @@ mod tests {
         assert_eq!(at(&memory, a), Err(Errno::EINVAL));
         assert_eq!(take(&mut memory, 0x1000_0000..0x4000_0000), [ONE, OTHER]);
         assert!(take(&mut memory, common.start..common.end).is_empty());
+        // What has no name is nothing to shmdt.
+        let lent = Area { common: OTHER + 1, marks: mark::LENT, ..common };
+        memory.insert(lent).unwrap();
+        assert_eq!(at(&memory, lent.start - PART_BYTES), Err(Errno::EINVAL));
+        assert_eq!(take(&mut memory, lent.start..lent.end), [OTHER]);
     }
 
     #[test]

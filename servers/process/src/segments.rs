@@ -20,6 +20,13 @@ fn now_s() -> u64 {
     runtime::realtime_ns() / NS_PER_S
 }
 
+/// A number that nobody guesses.
+fn secret() -> u64 {
+    let mut number = [0; 8];
+    runtime::fill_random(&mut number);
+    u64::from_le_bytes(number)
+}
+
 fn refused(error: CallError<SpawnError>) -> SegmentError {
     match error {
         CallError::Server(SpawnError::NoMemory) => SegmentError::NoMemory,
@@ -45,9 +52,17 @@ impl Server {
 
     /// The segment of a key.
     pub fn find_segment(&self, peer: &Peer, wish: SegmentWish) -> Result<SegmentId, SegmentError> {
-        let mut number = [0; 8];
-        runtime::fill_random(&mut number);
-        self.as_caller(peer, |memory, caller| memory.find(caller, wish, u64::from_le_bytes(number)))
+        self.as_caller(peer, |memory, caller| memory.find(caller, wish, secret()))
+    }
+
+    /// Memory without a key, which the caller has once.
+    pub fn lend_memory(&self, peer: &Peer, pages: u64) -> Result<Attached, SegmentError> {
+        self.as_caller(peer, |memory, caller| memory.add_nameless(caller.process, pages, secret()))
+    }
+
+    /// The caller has such memory once more.
+    pub fn join_memory(&self, peer: &Peer, number: u64) -> Result<Attached, SegmentError> {
+        self.as_caller(peer, |memory, caller| memory.join(caller.process, number))
     }
 
     /// The caller has a segment once more.

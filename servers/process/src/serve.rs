@@ -352,6 +352,14 @@ impl ProcessServer for Service {
         self.0.attach_segment(peer, id, is_writer)
     }
 
+    async fn lend_memory(&self, peer: &Peer, pages: u64) -> Result<Attached, SegmentError> {
+        self.0.lend_memory(peer, pages)
+    }
+
+    async fn join_memory(&self, peer: &Peer, number: u64) -> Result<Attached, SegmentError> {
+        self.0.join_memory(peer, number)
+    }
+
     async fn segment_part(&self, peer: &Peer, number: u64, part: u32) -> Result<u64, SegmentError> {
         self.0.segment_part(peer, number, part).await
     }

@@ -1,9 +1,11 @@
 //! System V shared memory segments (shmget(2)): which there are, who has them, who may.
 //!
 //! A segment has no memory until it is attached first; then it gets one memory of the monitor's for
-//! each part, which the caller makes and enters here. Invariants: a number is of one segment; a
-//! segment that is to be removed has a holder; while one has all its parts, it keeps them. Who ends
-//! or is thrown away holds nothing. What is given back is to be released by the caller.
+//! each part, which the caller makes and enters here. Memory *without a name* is such a segment
+//! that nobody finds by a key or an id: who is told its number may have it. Invariants: a number is
+//! of one segment; a segment that is to be removed, or has no name, has a holder; while one has all
+//! its parts, it keeps them. Who ends or is thrown away holds nothing. What is given back is to be
+//! released by the caller.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -90,17 +92,53 @@ pub enum Part {
     Missing(u64, u64),
 }
 
-/// All segments, by their ids, which ascend.
+/// All segments, by their ids, which ascend, and those without a name by their numbers.
 #[derive(Debug, Default)]
 pub struct SharedMemory {
     segments: BTreeMap<SegmentId, Segment>,
+    nameless: BTreeMap<u64, Segment>,
     last: SegmentId,
 }
 
 impl SharedMemory {
     fn by_number(&mut self, number: u64) -> Option<&mut Segment> {
         let first = number & !NUMBER_OF_PART;
-        self.segments.values_mut().find(|segment| segment.number == first)
+        let nameless = self.nameless.get_mut(&first);
+        nameless.or_else(|| self.segments.values_mut().find(|segment| segment.number == first))
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
+        self.segments.values_mut().chain(self.nameless.values_mut())
+    }
+
+    /// Is there room for so many pages more?
+    fn has_room(&self, pages: u64) -> bool {
+        let all: u64 = self.segments.values().chain(self.nameless.values()).map(Segment::pages).sum();
+        all.checked_add(pages).is_some_and(|all| all <= PAGES_MAX)
+    }
+
+    /// Memory without a name, which a process has once, to write. `Invalid`, `TooMany`.
+    pub fn add_nameless(&mut self, process: ProcessId, pages: u64, number: u64) -> Result<Attached, SegmentError> {
+        if pages == 0 {
+            return Err(SegmentError::Invalid);
+        }
+        let number = number & !NUMBER_OF_PART;
+        if self.nameless.len() >= SEGMENTS_MAX || !self.has_room(pages) || self.by_number(number).is_some() {
+            return Err(SegmentError::TooMany);
+        }
+        let state = SegmentState { bytes: pages * PAGE, is_removed: true, ..SegmentState::default() };
+        let parts = vec![None; pages.div_ceil(PART_PAGES) as usize];
+        self.nameless.insert(number, Segment { state, number, parts, holders: BTreeMap::new() });
+        self.join(process, number)
+    }
+
+    /// A process has such memory once more, to write. `Invalid`.
+    pub fn join(&mut self, process: ProcessId, number: u64) -> Result<Attached, SegmentError> {
+        let segment = self.nameless.get_mut(&number).ok_or(SegmentError::Invalid)?;
+        let holder = segment.holders.entry(process).or_default();
+        holder.times += 1;
+        holder.is_writer = true;
+        Ok(Attached { number, pages: segment.pages() })
     }
 
     /// The segment of a key; a new one gets `number`, which nobody guesses. As for
@@ -125,9 +163,8 @@ impl SharedMemory {
             return Err(SegmentError::Invalid);
         }
         let pages = wish.bytes.div_ceil(PAGE);
-        let all: u64 = self.segments.values().map(Segment::pages).sum();
         let last = self.last.checked_add(1).filter(|id| *id <= i32::MAX as u32);
-        let id = last.filter(|_| self.segments.len() < SEGMENTS_MAX && all + pages <= PAGES_MAX);
+        let id = last.filter(|_| self.segments.len() < SEGMENTS_MAX && self.has_room(pages));
         let id = id.ok_or(SegmentError::TooMany)?;
         self.last = id;
         let own = [caller.identity.users.effective, caller.identity.groups.effective];
@@ -201,8 +238,9 @@ impl SharedMemory {
     /// Takes out what nobody has any more and is to be removed.
     fn take_unused(&mut self) -> Vec<MemoryId> {
         let is_unused = |segment: &Segment| segment.state.is_removed && segment.holders.is_empty();
-        let gone = self.segments.extract_if(.., |_, segment| is_unused(segment));
-        gone.flat_map(|(_, segment)| segment.parts).flatten().collect()
+        let named = self.segments.extract_if(.., |_, segment| is_unused(segment)).map(|(_, segment)| segment);
+        let nameless = self.nameless.extract_if(.., |_, segment| is_unused(segment)).map(|(_, segment)| segment);
+        named.chain(nameless).flat_map(|segment| segment.parts).flatten().collect()
     }
 
     /// A process has a segment once less.
@@ -219,7 +257,7 @@ impl SharedMemory {
 
     /// A child has all that its parent has.
     pub fn inherit(&mut self, parent: ProcessId, child: ProcessId) {
-        for segment in self.segments.values_mut() {
+        for segment in self.all_mut() {
             if let Some(holder) = segment.holders.get(&parent).copied() {
                 segment.holders.insert(child, holder);
             }
@@ -228,7 +266,7 @@ impl SharedMemory {
 
     /// A process ended, or was thrown away.
     pub fn ended(&mut self, process: ProcessId, now_s: u64) -> Vec<MemoryId> {
-        for segment in self.segments.values_mut() {
+        for segment in self.all_mut() {
             if segment.holders.remove(&process).is_some() {
                 (segment.state.detached_s, segment.state.last_process) = (now_s, process);
             }

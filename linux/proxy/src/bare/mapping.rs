@@ -20,6 +20,9 @@ use super::shared_files;
 use super::system_v;
 use super::user::{self, Target, with_state};
 
+/// From so many bytes on, memory in common is paid once; less is paid by each who has it.
+const LENT_BYTES_MIN: u64 = 1 << 20;
+
 /// A zeroed segment that forked children copy.
 pub fn segment(pages: u64) -> Result<Handle, Errno> {
     segment_by(pages, 0)
@@ -147,7 +150,7 @@ pub fn map_segment(area: Area) -> Result<(), Errno> {
 /// memory segments the process server is told.
 pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
     let pieces = unmap_untold(start, end)?;
-    if pieces.iter().any(|piece| piece.marks & mark::SYSTEM_V != 0) {
+    if pieces.iter().any(|piece| piece.marks & mark::HELD != 0) {
         system_v::taken(&pieces);
     }
     Ok(())
@@ -280,6 +283,9 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         return Err(Errno::EINVAL.into());
     }
     let place = Place::new(wish, bytes, flags)?;
+    if flags & MAP_ANONYMOUS != 0 && is_shared && bytes >= LENT_BYTES_MIN {
+        return Box::pin(system_v::map_lent(place, access)).await;
+    }
     let file = if flags & MAP_ANONYMOUS == 0 { Some(mappable(descriptor, is_shared, access)?) } else { None };
     let replaced = place.replaced();
     let is_data = !is_shared && access & protection::WRITE != 0;

@@ -1,16 +1,17 @@
-//! System V shared memory: shmget, shmat, shmdt, shmctl.
+//! System V shared memory: shmget, shmat, shmdt, shmctl; and large memory in common without a name.
 //!
 //! The process server has the segments; their memory is lent to this program part by part, and
-//! forked children have it in common.
+//! forked children have it in common, for which they pay nothing.
 
 use abi::Handle;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use channel::CallError;
 use contracts::shared_memory::*;
 use personality::Errno;
 use personality::layouts::{SharedMemoryInfo, SharedMemoryState, SharedMemorySum};
-use personality::memory::{Area, PAGE};
+use personality::memory::{Area, PAGE, mark, protection};
 use personality::system_v::{self, AttachOptions};
 
 use super::errors::{AsErrno, Failure, Outcome};
@@ -76,23 +77,45 @@ pub async fn attach(id: u64, at: u64, flags: u64) -> Outcome {
     let options = AttachOptions::new(at, flags)?;
     let id = id_of(id)?;
     let _turn = proxy().turn(TURN).await;
-    let is_writer = options.access & personality::memory::protection::WRITE != 0;
+    let is_writer = options.access & protection::WRITE != 0;
     let Attached { number, pages } = proxy().process.attach_segment(id, is_writer).await?;
-    let mapped = map(&options, number, pages).await;
+    let place = Place::new(options.wish, pages * PAGE, options.map_flags);
+    let mapped = match place {
+        Ok(place) => map(place, number, (options.access, options.marks())).await,
+        Err(errno) => Err(errno.into()),
+    };
     if mapped.is_err() {
         let _ = proxy().process.detach_segment(number);
     }
     mapped
 }
 
-/// Maps a whole segment, or nothing of it.
-async fn map(options: &AttachOptions, number: u64, pages: u64) -> Outcome {
-    let bytes = pages * PAGE;
-    let place = Place::new(options.wish, bytes, options.map_flags)?;
+/// Memory without a name, which mmap is to map; gives its number. `ENOMEM`.
+pub async fn lend(bytes: u64) -> Result<u64, Failure> {
+    match proxy().process.lend_memory(bytes / PAGE).await {
+        Err(CallError::Server(SegmentError::TooMany)) => Err(Errno::ENOMEM.into()),
+        lent => Ok(lent?.number),
+    }
+}
+
+/// mmap of memory in common that is so large that it is paid once for all who have it.
+pub async fn map_lent(place: Place, access: u32) -> Outcome {
+    let _turn = proxy().turn(TURN).await;
+    let number = lend(place.bytes).await?;
+    let mapped = map(place, number, (access, mark::LENT)).await;
+    if mapped.is_err() {
+        let _ = proxy().process.detach_segment(number);
+    }
+    mapped
+}
+
+/// Maps a whole segment with that access and those marks, or nothing of it.
+async fn map(place: Place, number: u64, (protection, marks): (u32, u32)) -> Outcome {
+    let bytes = place.bytes;
     let replaced = place.replaced();
     with_state(|state| state.may_map(bytes, replaced.clone(), false))?;
     let mut parts = Parts(Vec::new());
-    for part in 0..pages.div_ceil(PART_PAGES) {
+    for part in 0..bytes.div_ceil(PART_PAGES * PAGE) {
         parts.0.push(Handle(proxy().process.segment_part(number, part as u32).await?));
     }
     if !replaced.is_empty() {
@@ -103,7 +126,7 @@ async fn map(options: &AttachOptions, number: u64, pages: u64) -> Outcome {
     for part in 0..parts.0.len() as u64 {
         let at = start + part * PART_PAGES * PAGE;
         let (end, segment) = ((at + PART_PAGES * PAGE).min(start + bytes), parts.0[part as usize].0);
-        let (common, marks, protection) = (number + part, options.marks(), options.access);
+        let common = number + part;
         let mapped = mapping::map_segment(Area { start: at, end, segment, first_page: 0, protection, marks, common });
         if let Err(errno) = mapped {
             // Those that are mapped already drop their handles; the caller tells the server.

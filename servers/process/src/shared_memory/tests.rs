@@ -135,3 +135,29 @@ fn segments_and_their_pages_have_an_end() {
         Err(SegmentError::Invalid)
     );
 }
+
+#[test]
+fn memory_without_a_name_is_had_by_who_knows_its_number_and_goes_with_the_last() {
+    let (mut memory, mary) = (SharedMemory::default(), user(5));
+    let caller = Caller { process: 2, identity: &mary, now_s: 9 };
+    assert_eq!(memory.add_nameless(2, 0, NUMBER), Err(SegmentError::Invalid));
+    assert_eq!(memory.add_nameless(2, u64::MAX, NUMBER), Err(SegmentError::TooMany));
+    let (pages, number) = (PART_PAGES + 1, NUMBER);
+    assert_eq!(memory.add_nameless(2, pages, number + 9), Ok(Attached { number, pages }));
+    assert_eq!(memory.add_nameless(3, 1, number), Err(SegmentError::TooMany), "a number is of one");
+    assert_eq!(memory.add_nameless(3, PAGES_MAX - PART_PAGES, number + PARTS_MAX), Err(SegmentError::TooMany));
+    // No key and no id leads to it.
+    assert_eq!(memory.state(caller, SegmentName::Id(0)), Err(SegmentError::Invalid));
+    let first = SegmentName::Place { place: 0, is_open: true };
+    assert_eq!((memory.state(caller, first), memory.sum().0.segments), (Err(SegmentError::Invalid), 0));
+    assert_eq!(memory.part(3, number, 0), Err(SegmentError::Invalid), "who does not have it");
+    assert_eq!(memory.part(2, number, 0), Ok(Part::Missing(PART_PAGES, 1)));
+    assert_eq!((memory.made(number, 0, 77), memory.made(number, 1, 78)), (None, None));
+    assert_eq!(memory.join(3, number + PARTS_MAX), Err(SegmentError::Invalid));
+    memory.join(3, number).unwrap();
+    memory.inherit(3, 4);
+    assert_eq!(memory.part(4, number, 1), Ok(Part::Made(78, true)));
+    assert!(memory.ended(3, 9).is_empty() && memory.detach(2, number, 9).is_empty());
+    assert_eq!(memory.ended(4, 9), [77, 78]);
+    assert_eq!(memory.join(2, number), Err(SegmentError::Invalid));
+}

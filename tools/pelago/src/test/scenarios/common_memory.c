@@ -126,6 +126,38 @@ static long wake_sleeper(atomic_int *word, int bits) {
     return woken;
 }
 
+// More than fits into the machine if each paid for it.
+static void large(void) {
+    enum { CHILDREN = 40, BYTES = 24 << 20 };
+    volatile char *memory = common(BYTES);
+    check("large common memory", memory != MAP_FAILED && memory[BYTES - 1] == 0, errno);
+    pid_t pids[CHILDREN];
+    int begin[2], made = 0, fine = 0;
+    pipe(begin);
+    for (memory[0] = 7; made < CHILDREN && (pids[made] = fork()) >= 0; made++) {
+        if (pids[made]) continue;
+        char byte;
+        close(begin[1]);
+        read(begin[0], &byte, 1);
+        memory[BYTES - 1 - made] = memory[0] + made;
+        _exit(memory[BYTES / 2] != 8);
+    }
+    memory[BYTES / 2] = 8;
+    close(begin[0]), close(begin[1]);
+    for (int i = 0; i < made; i++) fine += ended(pids[i]) == 0 && memory[BYTES - 1 - i] == 7 + i;
+    check("many children have it", made == CHILDREN && fine == made, fine);
+    munmap((void *)memory, BYTES / 2);
+    check("a part of it goes", memory[BYTES - 1] == 7 && memory[BYTES / 2] == 8, memory[BYTES - 1]);
+    munmap((void *)memory + BYTES / 2, BYTES / 2);
+    for (fine = 0; fine < CHILDREN; fine++) {
+        memory = common(BYTES);
+        if (memory == MAP_FAILED || memory[BYTES - 1]) break;
+        memory[BYTES - 1] = 1;
+        munmap((void *)memory, BYTES);
+    }
+    check("and all of it, to be had again", fine == CHILDREN, fine);
+}
+
 static void words(void) {
     atomic_int *word = common(PAGE);
     struct timespec soon = { 0, 30000000 };
@@ -319,6 +351,7 @@ int main(int count, char **words_of) {
     segments();
     pages();
     counters();
+    large();
     words();
     primitives();
     return all_checked();
