@@ -73,9 +73,11 @@ pub enum LockKind {
     Description,
     /// The whole file, for the description; does not see the other kinds.
     Whole,
-    /// Bytes that are memory of programs, for the description of a mapping; does not see the other
-    /// kinds. A client that does not hold the description cannot change them: `Denied`.
-    Mapped,
+    /// Bytes that are memory of programs, for the description of a mapping, by the number of that
+    /// memory; does not see the other kinds, and locks of different memory are never beside each
+    /// other. Exclusive until the memory was filled, then shared by all who have it. A client that
+    /// holds no such description cannot change the bytes: `Denied`.
+    Mapped(u64),
 }
 
 /// How a lock is held.

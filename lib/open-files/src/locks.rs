@@ -43,12 +43,17 @@ struct Held {
     to: u64,
     /// The process that asked, for F_GETLK.
     process: u32,
+    /// Number of the memory of what is mapped, else 0.
+    memory: u64,
 }
 
 impl Held {
     fn conflicts(&self, wanted: &Held) -> bool {
         let modes = self.hold == Hold::Exclusive || wanted.hold == Hold::Exclusive;
-        modes && self.owner != wanted.owner && self.from < wanted.to && wanted.from < self.to
+        (modes || self.memory != wanted.memory)
+            && self.owner != wanted.owner
+            && self.from < wanted.to
+            && wanted.from < self.to
     }
 }
 
@@ -64,7 +69,7 @@ pub struct Locks {
 pub fn owner(kind: LockKind, client: u64, id: u64) -> Owner {
     match kind {
         LockKind::Client => Owner::Client(client),
-        LockKind::Description | LockKind::Whole | LockKind::Mapped => Owner::Description(id),
+        LockKind::Description | LockKind::Whole | LockKind::Mapped(_) => Owner::Description(id),
     }
 }
 
@@ -72,25 +77,28 @@ fn space(kind: LockKind) -> Space {
     match kind {
         LockKind::Client | LockKind::Description => Space::Ranges,
         LockKind::Whole => Space::Whole,
-        LockKind::Mapped => Space::Mapped,
+        LockKind::Mapped(_) => Space::Mapped,
     }
 }
 
 fn held(owner: Owner, lock: &Lock, hold: Hold) -> Held {
-    Held { owner, hold, from: lock.from, to: lock.to, process: lock.process }
+    let memory = if let LockKind::Mapped(memory) = lock.kind { memory } else { 0 };
+    Held { owner, hold, from: lock.from, to: lock.to, process: lock.process, memory }
 }
 
 impl Locks {
     fn blocker(&self, inode: FileId, kind: LockKind, wanted: &Held) -> Option<&Held> {
-        self.held.get(&(inode, space(kind)))?.iter().find(|other| other.conflicts(wanted))
+        let all = self.held.get(&(inode, space(kind)))?.iter();
+        all.filter(|other| other.conflicts(wanted)).min_by_key(|other| other.from)
     }
 
-    /// The lock that stands in the way of this one.
+    /// The first lock, by its bytes, that stands in the way of this one.
     pub fn test(&self, inode: FileId, owner: Owner, lock: &Lock) -> Option<Lock> {
         let wanted = held(owner, lock, lock.hold?);
         let found = self.blocker(inode, lock.kind, &wanted)?;
         let kind = match (lock.kind, found.owner) {
-            (LockKind::Whole | LockKind::Mapped, _) => lock.kind,
+            (LockKind::Whole, _) => lock.kind,
+            (LockKind::Mapped(_), _) => LockKind::Mapped(found.memory),
             (_, Owner::Client(_)) => LockKind::Client,
             (_, Owner::Description(_)) => LockKind::Description,
         };
@@ -178,12 +186,13 @@ impl Locks {
         Ok(())
     }
 
-    /// The descriptions of mappings to which some of these bytes of a file belong.
-    pub fn mapped(&self, inode: FileId, bytes: Range<u64>) -> impl Iterator<Item = u64> {
+    /// The descriptions of mappings to which some of these bytes of a file belong, with the numbers
+    /// of their memory.
+    pub fn mapped(&self, inode: FileId, bytes: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let all = self.held.get(&(inode, Space::Mapped)).into_iter().flatten();
         all.filter(move |claim| claim.from < bytes.end && bytes.start < claim.to).filter_map(|claim| {
             match claim.owner {
-                Owner::Description(id) => Some(id),
+                Owner::Description(id) => Some((id, claim.memory)),
                 Owner::Client(_) => None,
             }
         })
@@ -284,16 +293,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_belongs_to_one() {
+    fn what_is_mapped_belongs_to_who_has_its_memory() {
         let mut locks = Locks::default();
-        let claim = |from, to| lock(LockKind::Mapped, Some(Hold::Exclusive), from, to);
-        let of = |id| owner(LockKind::Mapped, 1, id);
-        let mapped = |locks: &Locks, bytes| locks.mapped(FILE, bytes).collect::<Vec<_>>();
+        let claim = |from, to| lock(LockKind::Mapped(from + 70), Some(Hold::Exclusive), from, to);
+        let of = |id| owner(LockKind::Mapped(0), 1, id);
+        let mapped = |locks: &Locks, bytes| locks.mapped(FILE, bytes).map(|(id, _)| id).collect::<Vec<_>>();
         assert_eq!(locks.set(FILE, of(5), &claim(0, 4096)), Ok(false));
         assert_eq!(locks.set(FILE, of(6), &claim(4096, 12288)), Ok(false));
         for (from, to) in [(0, 4096), (4095, 4096), (0, u64::MAX), (8192, 16384)] {
             assert_eq!(locks.set(FILE, of(7), &claim(from, to)), Err(Error::WouldBlock));
-            assert!(locks.test(FILE, of(7), &claim(from, to)).is_some_and(|found| found.kind == LockKind::Mapped));
+            let first = [70, 70 + 4096][usize::from(from == 8192)];
+            let found = locks.test(FILE, of(7), &claim(from, to)).unwrap();
+            assert_eq!((found.kind, found.from), (LockKind::Mapped(first), first - 70));
         }
         assert_eq!(locks.set(FILE, of(7), &claim(12288, 16384)), Ok(false));
         assert_eq!(mapped(&locks, 0..1), [5]);
@@ -306,6 +317,18 @@ mod tests {
         assert!(locks.release(FILE, of(6)));
         assert_eq!(mapped(&locks, 0..u64::MAX), [5, 7]);
         assert_eq!(locks.set(FILE, of(8), &claim(4096, 8192)), Ok(false));
+        // Shared, when it is filled: by who has the same memory, and by nobody else.
+        let join = |memory| lock(LockKind::Mapped(memory), Some(Hold::Shared), 4096, 8192);
+        let number = 4096 + 70;
+        assert_eq!(locks.set(FILE, of(9), &join(number)), Err(Error::WouldBlock));
+        assert_eq!(locks.set(FILE, of(8), &join(number)), Ok(true));
+        assert_eq!(locks.set(FILE, of(9), &join(number)), Ok(false));
+        for other in [join(number + 1), join(0), claim(0, u64::MAX)] {
+            assert_eq!(locks.set(FILE, of(6), &other), Err(Error::WouldBlock));
+        }
+        assert!(locks.release(FILE, of(8)));
+        assert_eq!(locks.set(FILE, of(6), &join(number + 1)), Err(Error::WouldBlock));
+        assert_eq!(locks.mapped(FILE, 4096..8192).collect::<Vec<_>>(), [(9, number)]);
     }
 
     #[test]

@@ -121,8 +121,10 @@ impl<T: Target> Table<T> {
     /// May a client change those bytes of a file? `Denied` while they are memory of programs and it
     /// is none of these.
     pub fn may_change(&self, peer: &Peer, file: FileId, bytes: Range<u64>) -> Result<(), DescriptionError> {
-        let is_own = |id| self.open.get(&id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
-        if self.locks.mapped(file, bytes).all(is_own) { Ok(()) } else { Err(DescriptionError::Denied) }
+        let claims: Vec<(u64, u64)> = self.locks.mapped(file, bytes).collect();
+        let is_own = |id: &u64| self.open.get(id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
+        let has = |memory: u64| claims.iter().any(|(id, other)| *other == memory && is_own(id));
+        if claims.iter().all(|(_, memory)| has(*memory)) { Ok(()) } else { Err(DescriptionError::Denied) }
     }
 
     /// The file that a description names, with its owner for that kind of lock. `BadId` if it was

@@ -1,8 +1,9 @@
 //! Which bytes of which file a program's shared mappings are (decision 79).
 //!
-//! A *piece* is whole pages of a file that have memory of their own. Its areas bear the memory's
-//! number, and its bytes are claimed at the file server by a description that is the piece's alone.
-//! Forked children have both, so a piece belongs to all who have its memory, and to nobody else.
+//! A *piece* is whole pages of a file that have memory of their own, which the process server lends.
+//! Its areas bear the memory's number with the part's, and its bytes are claimed at the file server
+//! by a description that is the process's alone. Forked children have both, and who else opens the
+//! file is told the number, so a piece belongs to all who have its memory.
 //!
 //! Invariants: the pieces of one file do not overlap; each has an area, unless it is just being
 //! given back. Plain data: part of the state a forked child inherits.
@@ -14,6 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
 use crate::memory::{Area, Memory, PAGE};
+use crate::system_v::{first_of, page_of};
 
 /// Most pieces of a process.
 pub const PIECES_MAX: usize = 256;
@@ -22,7 +24,7 @@ pub const PIECES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Piece {
-    /// Number of its memory, as in [`Area::common`].
+    /// Number of its memory, as in [`Area::common`] of its first part.
     pub common: u64,
     /// The description that claims its bytes.
     pub description: u64,
@@ -87,6 +89,7 @@ impl Pieces {
 
     /// The piece with that memory.
     pub fn of(&self, common: u64) -> Option<&Piece> {
+        let common = first_of(common);
         self.all().iter().find(|piece| piece.common == common)
     }
 
@@ -112,7 +115,7 @@ impl Pieces {
 
     /// Takes out a piece that no area names any more.
     pub fn take_unused(&mut self, memory: &Memory) -> Option<Piece> {
-        let is_used = |piece: &Piece| memory.areas().iter().any(|area| area.common == piece.common);
+        let is_used = |piece: &Piece| memory.areas().iter().any(|area| first_of(area.common) == piece.common);
         let index = self.all().iter().position(|piece| !is_used(piece))?;
         let taken = self.pieces[index];
         self.pieces[index] = self.pieces[self.all().len() - 1];
@@ -141,7 +144,7 @@ impl Pieces {
     fn areas<'a>(&'a self, memory: &'a Memory) -> impl Iterator<Item = (&'a Area, &'a Piece, u64)> {
         memory.areas().iter().filter(|area| area.common != 0).filter_map(|area| {
             let piece = self.of(area.common)?;
-            Some((area, piece, piece.from + area.first_page * PAGE))
+            Some((area, piece, piece.from + page_of(area) * PAGE))
         })
     }
 
@@ -197,17 +200,30 @@ pub fn next_difference(file: &[u8], memory: &[u8], at: usize) -> Option<Range<us
 mod tests {
     use super::*;
     use crate::memory::protection;
+    use contracts::shared_memory::{PART_PAGES, PARTS_MAX};
     use zerocopy::FromZeros;
 
     const FILE: u64 = 9;
 
-    fn piece(common: u64, from: u64, to: u64) -> Piece {
-        Piece { common, description: common + 100, inode: FILE, from: from * PAGE, to: to * PAGE }
+    /// Numbers of memory are multiples of this: below are those of its parts.
+    const NUMBER: u64 = PARTS_MAX;
+
+    fn piece(number: u64, from: u64, to: u64) -> Piece {
+        let common = number * NUMBER;
+        Piece { common, description: number + 100, inode: FILE, from: from * PAGE, to: to * PAGE }
     }
 
     fn area(start: u64, pages: u64, common: u64, first_page: u64) -> Area {
         let protection = protection::READ | protection::WRITE;
-        Area { start, end: start + pages * PAGE, segment: common, first_page, protection, common, ..Area::default() }
+        Area {
+            start,
+            end: start + pages * PAGE,
+            segment: common,
+            first_page,
+            protection,
+            common: common * NUMBER,
+            ..Area::default()
+        }
     }
 
     #[test]
@@ -231,7 +247,7 @@ mod tests {
                     let pages = run.bytes.start / PAGE..run.bytes.end / PAGE;
                     assert!(pages.start < pages.end);
                     for page in pages.clone() {
-                        assert_eq!(owners[page as usize], run.piece.map_or(0, |piece| piece.common));
+                        assert_eq!(owners[page as usize], run.piece.map_or(0, |piece| piece.common / NUMBER));
                     }
                     if let Some(piece) = run.piece {
                         assert!(piece.from <= run.bytes.start && run.bytes.end <= piece.to);
@@ -280,6 +296,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_piece_lie_one_behind_the_other_in_the_file() {
+        let (mut pieces, mut memory) = (Pieces::default(), Memory::new_box_zeroed().unwrap());
+        let from = 3;
+        pieces.add(piece(1, from, from + 2 * PART_PAGES)).unwrap();
+        let second = Area { common: NUMBER + 1, ..area(0x20_0000, 2, 1, 5) };
+        memory.insert(second).unwrap();
+        let found = pieces.at(&memory, 0..u64::MAX, |_| true);
+        assert_eq!(found[0].offset, (from + PART_PAGES + 5) * PAGE);
+        assert_eq!(pieces.take_unused(&memory), None);
+        let page = found[0].offset + PAGE;
+        assert_eq!(pieces.in_file(&memory, FILE, page..page + 1, |_| true)[0].address, 0x20_1000);
+    }
+
+    #[test]
     fn a_piece_goes_with_its_last_area() {
         let (mut pieces, mut memory) = (Pieces::default(), Memory::new_box_zeroed().unwrap());
         pieces.add(piece(1, 0, 2)).unwrap();
@@ -290,7 +320,7 @@ mod tests {
         assert_eq!(pieces.take_unused(&memory), None);
         memory.remove(0x10_1000, 0x10_2000, |_| ()).unwrap();
         assert_eq!((pieces.take_unused(&memory), pieces.take_unused(&memory)), (Some(piece(1, 0, 2)), None));
-        assert_eq!((pieces.of(1), pieces.of(2)), (None, Some(&piece(2, 2, 4))));
+        assert_eq!((pieces.of(NUMBER), pieces.of(2 * NUMBER + 7)), (None, Some(&piece(2, 2, 4))));
         // A cut keeps both sides in their places.
         memory.remove(0x20_0000, 0x20_1000, |_| ()).unwrap();
         assert_eq!(pieces.at(&memory, 0..u64::MAX, |_| true)[0].offset, 3 * PAGE);

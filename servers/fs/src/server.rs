@@ -113,7 +113,7 @@ impl Server {
 
     /// May a client have bytes of a file as memory that it writes to? `Denied` if it is sealed.
     pub fn may_map(&self, inode: InodeId, lock: &Lock) -> Result<(), DescriptionError> {
-        let is_claim = lock.kind == LockKind::Mapped && lock.hold == Some(Hold::Exclusive);
+        let is_claim = matches!(lock.kind, LockKind::Mapped(_)) && lock.hold == Some(Hold::Exclusive);
         let seals = self.store.borrow().seals(inode).unwrap_or(0);
         if is_claim && seals & AGAINST_WRITES != 0 { Err(DescriptionError::Denied) } else { Ok(()) }
     }

@@ -6,6 +6,8 @@
 //! process reads of the file. Pieces are made, given back and brought to the file by one thread at
 //! a time, who has the turn.
 
+use abi::Handle;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,6 +16,7 @@ use channel::CallError;
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId, Whence};
 use contracts::files::{Hold, Lock, LockKind, OF_VOLUME, PROC_DEVICE, VOLUME_DEVICE, open as how};
+use contracts::shared_memory::PART_PAGES;
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
@@ -26,12 +29,15 @@ use super::input_output::{read_raw, status_of};
 use super::mapping::{self, Place};
 use super::proxy::{Turn, proxy};
 use super::syscall::{log_once, log_refused};
+use super::system_v;
 use super::unnamed;
 use super::user::{self, Source, Target, with_state};
 
 /// The number of the turn at pieces, past those at bulk areas.
 const TURN: u32 = 31;
 const LONGEST_RUN: u64 = abi::layout::SEGMENT_PAGES_MAX * PAGE;
+/// How often bytes are claimed that others have at one moment and not at the next.
+const CLAIMS_MAX: usize = 100;
 /// Bytes brought from or to a file at a time.
 const PART_BYTES: u64 = 64 << 10;
 /// Numbers of files that are remembered by description.
@@ -77,44 +83,109 @@ async fn inode_of(id: DescriptionId) -> Result<u64, Failure> {
     Ok(inode)
 }
 
-/// Descriptions that claim what is not a piece yet; given back if it does not become one.
-#[derive(Default)]
-struct Claims(Vec<DescriptionId>);
-
-impl Drop for Claims {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|id| close_id(server::of_file(*id), *id));
-    }
-}
-
-fn lock_of(bytes: &Range<u64>, hold: Hold) -> Lock {
+fn lock_of(bytes: &Range<u64>, hold: Hold, memory: u64) -> Lock {
     let process = with_state(|state| state.process);
-    Lock { kind: LockKind::Mapped, hold: Some(hold), from: bytes.start, to: bytes.end, process }
+    Lock { kind: LockKind::Mapped(memory), hold: Some(hold), from: bytes.start, to: bytes.end, process }
 }
 
-/// Another program has mapped them.
+/// Others have mapped them, and they cannot be had beside these.
 fn refused() -> Failure {
     log_refused(9, "mmap: bytes of that file are memory of another program: ENODEV");
     Errno::ENODEV.into()
 }
 
-impl Claims {
-    /// Claims bytes of a file for a description of their own.
-    async fn add(&mut self, file: DescriptionId, bytes: &Range<u64>) -> Result<(), Failure> {
-        let files = proxy().files_of(file)?;
-        let own = files.reopen(file, how::READ | how::WRITE).await?.id;
-        self.0.push(own);
-        match files.lock(own, lock_of(bytes, Hold::Exclusive), false).await {
-            Err(CallError::Server(DescriptionError::WouldBlock)) => Err(refused()),
-            other => Ok(other?),
-        }
+/// A description to claim bytes with; given back if they do not become a piece.
+struct Claim(DescriptionId);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        close_id(server::of_file(self.0), self.0);
     }
 }
 
+/// Claims bytes of a file from `wanted.start` on: those that nobody has, with new memory, or those
+/// of a piece of others, when they have filled it. Tells whether the memory is new, and so to be
+/// filled.
+async fn claim(file: DescriptionId, inode: u64, wanted: Range<u64>) -> Result<(Piece, bool), Failure> {
+    let files = proxy().files_of(file)?;
+    let claim = Claim(files.reopen(file, how::READ | how::WRITE).await?.id);
+    for _ in 0..CLAIMS_MAX {
+        let first = files.blocking_lock(claim.0, lock_of(&wanted, Hold::Exclusive, 0)).await?;
+        let (bytes, held) = match first {
+            Some(Lock { kind: LockKind::Mapped(held), from, to, .. }) if from <= wanted.start => (from..to, held),
+            Some(other) => (wanted.start..other.from, 0),
+            None => (wanted.clone(), 0),
+        };
+        let is_new = held == 0;
+        let done = if is_new { claim_new(&claim, &bytes).await } else { join(&claim, &bytes, held).await };
+        if let Some(common) = done? {
+            let piece = Piece { common, description: claim.0, inode, from: bytes.start, to: bytes.end };
+            core::mem::forget(claim);
+            return Ok((piece, is_new));
+        }
+    }
+    Err(refused())
+}
+
+/// Claims bytes with new memory; gives its number. `None` if others were faster.
+async fn claim_new(claim: &Claim, bytes: &Range<u64>) -> Result<Option<u64>, Failure> {
+    let number = system_v::lend(bytes.end - bytes.start).await?;
+    let done = proxy().files_of(claim.0)?.lock(claim.0, lock_of(bytes, Hold::Exclusive, number), false).await;
+    if done.is_err() {
+        let _ = proxy().process.detach_segment(number);
+    }
+    match done {
+        Err(CallError::Server(DescriptionError::WouldBlock)) => Ok(None),
+        other => Ok(other.map(|()| Some(number))?),
+    }
+}
+
+/// Claims bytes with the memory that others have, when it is filled. `None` if it went meanwhile.
+async fn join(claim: &Claim, bytes: &Range<u64>, number: u64) -> Result<Option<u64>, Failure> {
+    let files = proxy().files_of(claim.0)?;
+    let lock = lock_of(bytes, Hold::Shared, number);
+    files.lock(claim.0, lock, true).await?;
+    // They give the memory back after their claims: if they had theirs still, it is there.
+    if proxy().process.join_memory(number).await.is_ok() {
+        return Ok(Some(number));
+    }
+    files.lock(claim.0, Lock { hold: None, ..lock }, false).await?;
+    Ok(None)
+}
+
+/// Pieces for all bytes of a file; gives those that are to be filled. What was claimed before a
+/// failure is a piece without an area.
+async fn claim_all(
+    file: DescriptionId,
+    inode: u64,
+    mut wanted: Range<u64>,
+    new: &mut Vec<Piece>,
+) -> Result<(), Failure> {
+    while wanted.start < wanted.end {
+        with_state(|state| state.pieces.room(1))?;
+        let (piece, is_new) = claim(file, inode, wanted.clone()).await?;
+        with_state(|state| state.pieces.add(piece))?;
+        if is_new {
+            new.push(piece);
+        }
+        wanted.start = piece.to;
+    }
+    Ok(())
+}
+
 /// mmap of a file with MAP_SHARED. By a descriptor that can write, bytes become pieces, whatever
-/// access is asked for now; by another one they are a copy, where they are not pieces already.
+/// access is asked for now; by another one they are a copy, where they are nobody's pieces.
 pub async fn map(found: &Description, place: Place, access: u32, offset: u64) -> Outcome {
     let _turn = proxy().turn(TURN).await;
+    let mut new = Vec::new();
+    let mapped = map_pieces(found, place, access, offset, &mut new).await;
+    if mapped.is_err() {
+        drop_unused().await;
+    }
+    mapped
+}
+
+async fn map_pieces(found: &Description, place: Place, access: u32, offset: u64, new: &mut Vec<Piece>) -> Outcome {
     let inode = inode_of(found.id).await?;
     // What goes may be a piece of the same bytes.
     take_away(place.replaced()).await?;
@@ -124,39 +195,37 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
         return Err(Errno::EPERM.into());
     }
     let is_writer = found.flags & O_ACCMODE == O_RDWR && !is_sealed;
-    let runs = with_state(|state| state.pieces.runs(inode, offset..end, LONGEST_RUN));
-    let is_new = |run: &&Run| run.piece.is_none();
-    if is_writer {
-        with_state(|state| state.pieces.room(runs.iter().filter(is_new).count()))?;
-    }
-    let mut claims = Claims::default();
-    for run in runs.iter().filter(is_new) {
-        if is_writer {
-            claims.add(found.id, &run.bytes).await?;
-        } else if inode != 0 {
-            let other = proxy().files_of(found.id)?.blocking_lock(found.id, lock_of(&run.bytes, Hold::Shared)).await?;
-            if other.is_some() {
-                return Err(refused());
-            }
+    let runs = || with_state(|state| state.pieces.runs(inode, offset..end, LONGEST_RUN));
+    for run in runs().iter().filter(|run| run.piece.is_none()) {
+        let is_claimed = async || {
+            let lock = lock_of(&run.bytes, Hold::Shared, 0);
+            let other = proxy().files_of(found.id)?.blocking_lock(found.id, lock).await?;
+            Ok::<bool, Failure>(other.is_some())
+        };
+        if is_writer || inode != 0 && is_claimed().await? {
+            claim_all(found.id, inode, run.bytes.clone(), new).await?;
         }
+    }
+    let runs = runs();
+    let mut parts = Parts::default();
+    for run in &runs {
+        parts.get(run).await?;
     }
     let size = status_of(found.id).await?.size;
     let start = place.take()?;
-    let made = match lay(&runs, (start, offset), (is_writer, size), access) {
-        Ok(numbers) => fill(found.id, &runs, (start, offset), access).await.map(|()| numbers),
+    let is_new = |run: &Run| run.piece.is_none_or(|piece| new.contains(&piece));
+    let laid = lay(&runs, (start, offset), size, (access, &is_new), &mut parts);
+    let made = match laid {
+        Ok(()) => fill(found.id, &runs, (start, offset), (access, &is_new)).await,
         Err(errno) => Err(errno.into()),
     };
-    let numbers = match made {
-        Ok(numbers) => numbers,
-        Err(failure) => {
-            mapping::unmap(start, start + place.bytes)?;
-            return Err(failure);
-        }
-    };
-    let new = runs.iter().filter(is_new);
-    for ((run, common), description) in new.zip(numbers).zip(core::mem::take(&mut claims.0)) {
-        let Range { start: from, end: to } = run.bytes.clone();
-        with_state(|state| state.pieces.add(Piece { common, description, inode, from, to }))?;
+    if let Err(failure) = made {
+        mapping::unmap(start, start + place.bytes)?;
+        return Err(failure);
+    }
+    for piece in new {
+        let lock = lock_of(&(piece.from..piece.to), Hold::Shared, piece.common);
+        proxy().files_of(piece.description)?.lock(piece.description, lock, false).await?;
     }
     if !is_writer {
         with_state(|state| state.memory.mark(start, start + place.bytes, [0, mark::SEALED]))?;
@@ -164,40 +233,88 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
     Ok(start)
 }
 
-/// Maps runs one after the other: pieces with the access that is wanted, what is new so that it can
-/// be filled. Gives the numbers of new memory in common.
+/// Handles of parts of pieces that are not mapped yet, by their numbers.
+#[derive(Default)]
+struct Parts(BTreeMap<u64, Handle>);
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.0.values().for_each(|handle| _ = sys::cap_drop(*handle));
+    }
+}
+
+/// Bytes of a run in the parts of its piece: a part's number, the first page in it, and the bytes.
+fn parts_of(run: &Run, piece: &Piece) -> impl Iterator<Item = (u64, u64, Range<u64>)> {
+    const PART_BYTES: u64 = PART_PAGES * PAGE;
+    let (from, common, bytes) = (piece.from, piece.common, run.bytes.clone());
+    let parts = (bytes.start - from) / PART_BYTES..(bytes.end - from).div_ceil(PART_BYTES);
+    parts.map(move |part| {
+        let first = from + part * PART_BYTES;
+        let bytes = bytes.start.max(first)..bytes.end.min(first + PART_BYTES);
+        (common + part, (bytes.start - first) / PAGE, bytes)
+    })
+}
+
+impl Parts {
+    /// Takes what a run needs that is not mapped.
+    async fn get(&mut self, run: &Run) -> Result<(), Failure> {
+        let Some(piece) = run.piece else { return Ok(()) };
+        for (common, ..) in parts_of(run, &piece) {
+            let is_there = with_state(|state| state.memory.segment_of(common)).is_some();
+            if !is_there && !self.0.contains_key(&common) {
+                let handle = proxy().process.segment_part(piece.common, (common - piece.common) as u32).await?;
+                self.0.insert(common, Handle(handle));
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps bytes of a piece.
+    fn map(&mut self, at: u64, (common, first_page, bytes): (u64, u64, Range<u64>), access: u32) -> Result<(), Errno> {
+        let mapped = with_state(|state| state.memory.segment_of(common));
+        let segment = mapped.or(self.0.get(&common).map(|handle| handle.0)).ok_or(Errno::ENOMEM)?;
+        let end = at + (bytes.end - bytes.start);
+        let area = Area { start: at, end, segment, first_page, protection: access, common, ..Area::default() };
+        mapping::map_segment(area)?;
+        // The area has it now.
+        self.0.remove(&common);
+        Ok(())
+    }
+}
+
+/// Maps runs one after the other: what is filled with the access that is wanted, what is new so
+/// that it can be filled.
 fn lay(
     runs: &[Run],
     (start, offset): (u64, u64),
-    (is_writer, size): (bool, u64),
-    access: u32,
-) -> Result<Vec<u64>, Errno> {
-    let mut numbers = Vec::new();
+    size: u64,
+    (access, is_new): (u32, &dyn Fn(&Run) -> bool),
+    parts: &mut Parts,
+) -> Result<(), Errno> {
     let first = protection::READ | protection::WRITE;
     for run in runs {
-        let (at, end) = (start + (run.bytes.start - offset), start + (run.bytes.end - offset));
-        match run.piece {
-            Some(piece) => {
-                let segment = with_state(|state| state.memory.segment_of(piece.common)).ok_or(Errno::ENOMEM)?;
-                let first_page = (run.bytes.start - piece.from) / PAGE;
-                let common = piece.common;
-                let again = Area { start: at, end, segment, first_page, protection: access, common, ..Area::default() };
-                mapping::map_segment(again)?;
-            }
-            None if is_writer => numbers.push(mapping::map_common(at, end, first)?),
-            None => {
-                let covered = round_up(size.saturating_sub(run.bytes.start)).unwrap_or(u64::MAX).min(end - at);
-                mapping::map_filled(at, at + covered, first)?;
-                mapping::map_zeroed(at + covered, end, first)?;
-            }
+        let Some(piece) = run.piece else {
+            let (at, end) = (start + (run.bytes.start - offset), start + (run.bytes.end - offset));
+            let covered = round_up(size.saturating_sub(run.bytes.start)).unwrap_or(u64::MAX).min(end - at);
+            mapping::map_filled(at, at + covered, first)?;
+            mapping::map_zeroed(at + covered, end, first)?;
+            continue;
+        };
+        for part in parts_of(run, &piece) {
+            parts.map(start + (part.2.start - offset), part, if is_new(run) { first } else { access })?;
         }
     }
-    Ok(numbers)
+    Ok(())
 }
 
 /// Fills what is new from the file and gives it its access.
-async fn fill(id: DescriptionId, runs: &[Run], (start, offset): (u64, u64), access: u32) -> Result<(), Failure> {
-    for Run { bytes, .. } in runs.iter().filter(|run| run.piece.is_none()) {
+async fn fill(
+    id: DescriptionId,
+    runs: &[Run],
+    (start, offset): (u64, u64),
+    (access, is_new): (u32, &dyn Fn(&Run) -> bool),
+) -> Result<(), Failure> {
+    for Run { bytes, .. } in runs.iter().filter(|run| is_new(run)) {
         let (at, end) = (start + (bytes.start - offset), start + (bytes.end - offset));
         read_raw(id, Target::program(at, end - at)?, bytes.start).await?;
         if access != protection::READ | protection::WRITE {
@@ -343,10 +460,12 @@ pub async fn leave() {
     }
 }
 
+/// Gives back the claim, then the memory: who finds the claim can have that.
 async fn close_piece(piece: Piece) {
     if let Ok(client) = proxy().server(server::of_file(piece.description)) {
         let _ = client.close(piece.description).await;
     }
+    let _ = proxy().process.detach_segment(piece.common);
 }
 
 /// Brings to a file what was stored of it, before the process reads so many bytes there. `at` is
