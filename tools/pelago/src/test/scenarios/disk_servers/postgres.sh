@@ -1,5 +1,6 @@
-# As Debian's set-up does it: a user of its own, and a folder for the socket. What parallel workers
-# have in common is of System V: files of /dev/shm are mapped by one program and its forked children.
+# As Debian's set-up does it: a user of its own, and a folder for the socket. The configuration is
+# the one that PostgreSQL makes: 128 MiB of buffers in common, and files of /dev/shm for what
+# parallel workers have in common.
 set -e
 bin=/usr/lib/postgresql/15/bin
 grep -q ^postgres: /etc/passwd || echo 'postgres:x:101:33::/data:/bin/sh' >>/etc/passwd
@@ -10,5 +11,4 @@ if ! [ -e /data/base/PG_VERSION ]; then
     $as_user $bin/initdb -D /data/base -A trust >/dev/null
     echo 'host all all all trust' >>/data/base/pg_hba.conf
 fi
-exec $as_user $bin/postgres -D /data/base \
-    -c listen_addresses='*' -c shared_buffers=16MB -c max_connections=20 -c dynamic_shared_memory_type=sysv
+exec $as_user $bin/postgres -D /data/base -c listen_addresses='*'
