@@ -17,7 +17,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Handle;
@@ -164,14 +163,6 @@ impl Shared {
     fn new() -> Shared {
         let entries = core::array::from_fn(|_| Entry::default());
         Shared { entries, ring: Ring::new(), ended: AtomicU64::new(0) }
-    }
-
-    /// Over words that two domains share; `None` if they are too few.
-    pub fn over(words: &'static [AtomicU64]) -> Option<&'static Shared> {
-        let is_enough = size_of_val(words) >= size_of::<Shared>();
-        // SAFETY: it is made of atomic words only, in the order in which they are written down, and
-        // so many are there.
-        is_enough.then(|| unsafe { &*ptr::from_ref(words).cast::<Shared>() })
     }
 
     /// Handler: nothing is asked, as at the begin.

@@ -1,9 +1,12 @@
 //! The workers of a desk, and of a server before another.
 
+use core::ptr;
+use core::sync::atomic::AtomicU64;
+
 use abi::{Error, Handle};
 use runtime::{Serve, Vectors, Worker, now_ns};
 
-use crate::desk::Desk;
+use crate::desk::{self, Desk};
 use crate::front::{BEHIND_NS, Front};
 use crate::path::Shared;
 
@@ -66,5 +69,15 @@ pub async fn settle(portal: Handle) {
     // Another error: there is no worker.
     while let Err(Error::Timeout | Error::Busy) = sys::portal_call(portal, [0; 4], now_ns().saturating_add(SETTLE_NS)) {
         runtime::sleep(APART_NS).await;
+    }
+}
+
+impl desk::Shared {
+    /// Over words that two domains share; `None` if they are too few.
+    pub fn over(words: &'static [AtomicU64]) -> Option<&'static Self> {
+        let is_enough = size_of_val(words) >= size_of::<Self>();
+        // SAFETY: it is made of atomic words only, in the order in which they are written down, and
+        // so many are there.
+        is_enough.then(|| unsafe { &*ptr::from_ref(words).cast::<Self>() })
     }
 }

@@ -108,5 +108,6 @@ fn a_number_is_a_count_itself_and_behind_a_reference() {
     }
     check(AtomicI64::new(3));
     check(AtomicU64::new(3));
-    check(&AtomicI64::new(3));
+    let number = AtomicI64::new(3);
+    check(&number);
 }

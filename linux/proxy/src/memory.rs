@@ -71,8 +71,6 @@ pub mod mark {
     pub const SYSTEM_V: u32 = 16;
     /// Of memory in common that has no name: the same.
     pub const LENT: u32 = 32;
-    /// Held at the process server.
-    pub const HELD: u32 = SYSTEM_V | LENT;
 }
 
 /// One area.

@@ -1,9 +1,9 @@
 //! Which bytes of which file a program's shared mappings are (decision 79).
 //!
-//! A *piece* is whole pages of a file that have memory of their own, which the process server lends.
-//! Its areas bear the memory's number with the part's, and its bytes are claimed at the file server
-//! by a description that is the process's alone. Forked children have both, and who else opens the
-//! file is told the number, so a piece belongs to all who have its memory.
+//! A *piece* is whole pages of a file that have memory of their own, which the process server
+//! gives. Its areas bear the memory's number with the part's, and its bytes are claimed at the file
+//! server by a description that is the process's alone. Forked children have both, and who else
+//! opens the file is told the number, so a piece belongs to all who have its memory.
 //!
 //! Invariants: the pieces of one file do not overlap; each has an area, unless it is just being
 //! given back. Plain data: part of the state a forked child inherits.

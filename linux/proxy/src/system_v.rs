@@ -1,8 +1,9 @@
-//! System V shared memory in a program's memory map (shmat(2)), and memory in common without a name.
+//! System V shared memory in a program's memory map (shmat(2)), and memory in common without a
+//! name.
 //!
-//! Each area of it has the mark [`mark::SYSTEM_V`] or [`mark::LENT`], and in [`Area::common`] the number of a part of
-//! the segment: the segment's, and which part in the lowest bits. So an area tells at which address
-//! its segment was attached, and nothing else is kept of that.
+//! Each area of it has the mark [`mark::SYSTEM_V`] or [`mark::LENT`], and in [`Area::common`] the
+//! number of a part of the segment: the segment's, and which part in the lowest bits. So an area
+//! tells at which address its segment was attached, and nothing else is kept of that.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -21,6 +22,9 @@ pub const SHM_RND: u64 = 0o20000;
 pub const SHM_REMAP: u64 = 0o40000;
 /// To be run, too.
 pub const SHM_EXEC: u64 = 0o100000;
+
+/// Marks of what is held at the process server.
+pub const HELD: u32 = mark::SYSTEM_V | mark::LENT;
 
 /// Which part an area is of.
 const PART: u64 = PARTS_MAX - 1;
@@ -72,7 +76,7 @@ pub fn page_of(area: &Area) -> u64 {
 /// The segment's number and where it was attached, if the area is of one.
 pub fn attached(area: &Area) -> Option<(u64, u64)> {
     let before = page_of(area);
-    let is_one = area.marks & mark::HELD != 0;
+    let is_one = area.marks & HELD != 0;
     is_one.then(|| (first_of(area.common), area.start.wrapping_sub(before * PAGE)))
 }
 

@@ -89,13 +89,13 @@ impl Signal {
     }
 }
 
-/// Looks whether a worker of another core has news.
-struct News {
+/// Looks whether a worker of another core has asked for something.
+struct Asked {
     shared: &'static Shared,
     wakeup: Rc<Notify>,
 }
 
-impl Listen for News {
+impl Listen for Asked {
     fn is_ready(&self) -> bool {
         self.shared.is_asked()
     }
@@ -141,7 +141,7 @@ pub struct Callers {
 impl Callers {
     /// Starts the workers, and has the clients' portals lead to them. Each client is told: what it
     /// asked of a predecessor it is to ask again. `all` are the server's clients, each with what it
-    /// is told of the disk; `core` is ours. News of workers of other cores are told by `wakeup`.
+    /// is told of the disk; `core` is ours. What workers of other cores ask for is told by `wakeup`.
     ///
     /// # Errors
     /// Those of `CapMint`, `ContextAlloc` and `PortalSet`: the account is full.
@@ -157,7 +157,7 @@ impl Callers {
         let workers = start_workers(desk, all.iter().filter_map(|(way, _)| way.calls()), bits.stall)?;
         for (way, _) in all {
             if let Way::Part(beside, shared) = way {
-                beside.listen(News { shared, wakeup: wakeup.clone() });
+                beside.listen(Asked { shared, wakeup: wakeup.clone() });
             }
         }
         let callers = Callers { desk, signals, ended: Cell::new(u64::MAX), taken: RefCell::default(), workers };

@@ -1,3 +1,5 @@
+//! The desk by its worker and its handler, together and apart.
+
 use super::*;
 use crate::limits::tests::DISK;
 use std::sync::mpsc;

@@ -150,7 +150,7 @@ pub fn map_segment(area: Area) -> Result<(), Errno> {
 /// memory segments the process server is told.
 pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
     let pieces = unmap_untold(start, end)?;
-    if pieces.iter().any(|piece| piece.marks & mark::HELD != 0) {
+    if pieces.iter().any(|piece| piece.marks & personality::system_v::HELD != 0) {
         system_v::taken(&pieces);
     }
     Ok(())
