@@ -141,7 +141,8 @@ pub struct Callers {
 impl Callers {
     /// Starts the workers, and has the clients' portals lead to them. Each client is told: what it
     /// asked of a predecessor it is to ask again. `all` are the server's clients, each with what it
-    /// is told of the disk; `core` is ours. What workers of other cores ask for is told by `wakeup`.
+    /// is told of the disk; `core` is ours. What workers of other cores ask for is told by
+    /// `wakeup`.
     ///
     /// # Errors
     /// Those of `CapMint`, `ContextAlloc` and `PortalSet`: the account is full.
