@@ -171,7 +171,7 @@ const CASES: [Case; 22] = [
     Case { name: "nginx", cpus: 2, beside: ("nginx.conf", NGINX), ..NGINX_CASE },
     Case { name: "nginx-user", beside: ("nginx.conf", NGINX_USER), ..NGINX_CASE },
     Case { name: "nginx-alone", cpus: 2, beside: ("nginx.conf", NGINX_ALONE), ..NGINX_CASE },
-    Case { name: "nginx-threads", beside: ("nginx.conf", NGINX_THREADS), idle: 400, nightly: true, ..NGINX_CASE },
+    Case { name: "nginx-threads", beside: ("nginx.conf", NGINX_THREADS), idle: 200, nightly: true, ..NGINX_CASE },
     Case {
         name: "lighttpd",
         words: &["lighttpd", "-D", "-f", "/served/lighttpd.conf"],
@@ -233,18 +233,18 @@ const CASES: [Case; 22] = [
     Case {
         name: "go-idle",
         origin: Origin::Go("http"),
-        words: &["1000"],
+        words: &["400", "600"],
         kept: Some((KEPT, Answer::Page)),
         nightly: true,
         ..WEB
     },
     Case { name: "go-with-c", origin: Origin::GoWithC("http"), cpus: 2, nightly: true, ..WEB },
     Case { name: "tokio", origin: Origin::Tokio("http"), cpus: 2, kept: Some((KEPT, Answer::Page)), ..WEB },
-    // With its sockets and with connections it waits for 1,000 descriptors.
+    // Both ends of sockets and of pipes, and connections: it waits for 1,000 descriptors.
     Case {
         name: "tokio-idle",
         origin: Origin::Tokio("http"),
-        words: &["several", "490"],
+        words: &["several", "240", "250"],
         kept: Some((KEPT, Answer::Page)),
         idle: 20,
         nightly: true,

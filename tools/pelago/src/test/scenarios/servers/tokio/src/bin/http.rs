@@ -1,25 +1,34 @@
 //! Serves `/served` by HTTP on tokio's runtime of several threads, or of one if the argument says
-//! `single`; files are read by its pool. A second argument says how many sockets it waits for
-//! meanwhile in which nothing comes.
+//! `single`; files are read by its pool. Further arguments say how many pairs of sockets and how
+//! many pipes it waits for meanwhile in which nothing comes.
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::runtime::Builder;
 
 fn main() -> std::io::Result<()> {
     let word = |place| std::env::args().nth(place).unwrap_or_default();
-    let (is_single, idle) = (word(1) == "single", word(2).parse().unwrap_or(0));
+    let number = |place| word(place).parse().unwrap_or(0);
+    let (is_single, idle) = (word(1) == "single", [number(2), number(3)]);
     let mut builder = if is_single { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     // One of a single thread has no workers, whatever is said of them.
     builder.worker_threads(2).enable_all().build()?.block_on(listen(idle))
 }
 
-async fn listen(idle: usize) -> std::io::Result<()> {
-    for _ in 0..idle {
+async fn listen([sockets, pipes]: [usize; 2]) -> std::io::Result<()> {
+    for _ in 0..sockets {
         let (mut one, other) = UnixStream::pair()?;
         tokio::spawn(async move {
             let came = one.read_u8().await;
             panic!("something came: {came:?} {other:?}");
+        });
+    }
+    for _ in 0..pipes {
+        let (sender, mut receiver) = pipe::pipe()?;
+        tokio::spawn(async move {
+            let came = receiver.read_u8().await;
+            panic!("something came: {came:?} {sender:?}");
         });
     }
     let listener = TcpListener::bind("0.0.0.0:8080").await?;
