@@ -219,18 +219,27 @@ async fn map_pieces(found: &Description, place: Place, access: u32, offset: u64,
         Ok(()) => fill(found.id, &runs, (start, offset), (access, &is_new)).await,
         Err(errno) => Err(errno.into()),
     };
-    if let Err(failure) = made {
+    let shared = match made {
+        Ok(()) => share(new).await,
+        failed => failed,
+    };
+    if let Err(failure) = shared {
         mapping::unmap(start, start + place.bytes)?;
         return Err(failure);
-    }
-    for piece in new {
-        let lock = lock_of(&(piece.from..piece.to), Hold::Shared, piece.common);
-        proxy().files_of(piece.description)?.lock(piece.description, lock, false).await?;
     }
     if !is_writer {
         with_state(|state| state.memory.mark(start, start + place.bytes, [0, mark::SEALED]))?;
     }
     Ok(start)
+}
+
+/// Lets others have pieces, which are filled now.
+async fn share(pieces: &[Piece]) -> Result<(), Failure> {
+    for piece in pieces {
+        let lock = lock_of(&(piece.from..piece.to), Hold::Shared, piece.common);
+        proxy().files_of(piece.description)?.lock(piece.description, lock, false).await?;
+    }
+    Ok(())
 }
 
 /// Handles of parts of pieces that are not mapped yet, by their numbers.

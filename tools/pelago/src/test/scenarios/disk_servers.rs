@@ -23,6 +23,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
+use std::io::BufReader;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +56,14 @@ struct Server {
     port: u16,
     words: &'static [&'static str],
     connect: Connect,
+}
+
+/// A stream to the server at that port of the host, whose answers are waited for that long.
+fn connected(port: u16, limit: Duration) -> Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limit))?;
+    Ok(BufReader::new(stream))
 }
 
 /// A client's connection.

@@ -41,8 +41,7 @@ const LOOKS: usize = 3;
 /// Questions of the control port that are measured: what one costs programs is the unit in which
 /// work is told here, since a slow host or a busy one stretches both alike. Odd: the median counts.
 const UNITS: usize = 9;
-/// So many of them a second for the server, which had 4 to 10 with its system, beside busy loops
-/// too.
+/// So many of them a second for the server, which had 1 to 10 with its system, mostly 5.
 const SERVER_UNITS: f64 = 12.0;
 /// What the system itself has of each core.
 const CORE_UNITS: f64 = 5.0;

@@ -1,7 +1,7 @@
 //! Rows in Debian's PostgreSQL, each in a transaction of its own. Clients speak the protocol of
 //! PostgreSQL, version 3: a kind, a length that counts itself, and what is said.
 
-use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, write};
+use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, connected, write};
 use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
@@ -68,10 +68,7 @@ struct Connection {
 }
 
 fn connect(port: u16, client: usize, limit: Duration) -> Result<Box<dyn Client>> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limit))?;
-    let mut connection = Connection { stream: BufReader::new(stream), client };
+    let mut connection = Connection { stream: connected(port, limit)?, client };
     let mut hello = PROTOCOL.to_be_bytes().to_vec();
     hello.extend(b"user\0postgres\0database\0postgres\0\0");
     connection.send(None, &hello)?;

@@ -1,6 +1,6 @@
 //! Writes to Debian's redis, which keeps an append-only file and syncs each.
 
-use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, write};
+use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, connected, write};
 use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
@@ -75,10 +75,7 @@ struct Connection {
 }
 
 fn connect(port: u16, client: usize, limit: Duration) -> Result<Box<dyn Client>> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limit))?;
-    let mut connection = Connection { stream: BufReader::new(stream), client };
+    let mut connection = Connection { stream: connected(port, limit)?, client };
     let answer = connection.ask("PING")?;
     ensure!(answer == "+PONG", "it answers {answer}");
     connection.stream.get_ref().set_read_timeout(Some(ANSWER_LIMIT))?;
