@@ -16,7 +16,7 @@ use crate::commands::{Answer, CORES_MAX, NO_ANSWER};
 
 /// Carries the command out.
 pub(crate) async fn accounts(supervisor: &SupervisorClient) -> Answer {
-    let (mut lines, mut cores) = (Vec::new(), 0);
+    let mut cores: Vec<Core> = Vec::new();
     let late = |error: CallError<SupervisorError>| format!("{NO_ANSWER} ({error:?})");
     for core in 0..CORES_MAX {
         let time = match supervisor.core_time(core).await {
@@ -29,11 +29,23 @@ pub(crate) async fn accounts(supervisor: &SupervisorClient) -> Answer {
         while let Some(line) = supervisor.ledger(core, next(&ledgers)).await.map_err(late)? {
             ledgers.push(line);
         }
-        lines.push(core_shown(core, &time));
-        lines.extend(ledgers.iter().map(|line| ledger_shown(line, &ledgers)));
-        cores += 1;
+        cores.push(Core { number: core, time, ledgers });
     }
-    Ok((lines, format!("{cores} cores")))
+    Ok((cores.iter().flat_map(Core::shown).collect(), format!("{} cores", cores.len())))
+}
+
+/// A core's books.
+struct Core {
+    number: u32,
+    time: CoreTime,
+    ledgers: Vec<LedgerLine>,
+}
+
+impl Core {
+    fn shown(&self) -> Vec<String> {
+        let ledgers = self.ledgers.iter().map(|line| ledger_shown(line, &self.ledgers));
+        core::iter::once(core_shown(self.number, &self.time)).chain(ledgers).collect()
+    }
 }
 
 fn core_shown(core: u32, time: &CoreTime) -> String {
