@@ -24,6 +24,7 @@ mod local;
 #[path = "local_host.rs"]
 mod local;
 
+mod account;
 mod port;
 mod signal;
 mod task;
@@ -33,6 +34,9 @@ mod turn;
 #[cfg(all(test, not(target_os = "none")))]
 mod tests;
 
+pub use account::{Account, Work, away, close_account, end_account, open_account, work, work_for};
+#[cfg(not(target_os = "none"))]
+pub use local::{pass, ticks};
 pub use port::{Port, PortId, Rank, announce, mark, register, take_in_all, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
@@ -47,6 +51,7 @@ pub(crate) struct Executor {
     timers: timer::Timers,
     ports: port::Ports,
     signals: signal::Signals,
+    accounts: account::Accounts,
     /// Work since notifications were looked for: turns, and ports beyond the first few of each.
     work: u32,
     /// This turn looks for what need not be looked for in each.
@@ -62,6 +67,7 @@ impl Executor {
             timers: timer::Timers::new(),
             ports: port::Ports::new(),
             signals: signal::Signals::new(),
+            accounts: account::Accounts::new(),
             work: 0,
             looks: false,
             swept_ns: 0,

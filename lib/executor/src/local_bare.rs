@@ -1,5 +1,6 @@
 //! The executor's one instance in a component.
 
+use core::arch::x86_64::_rdtsc;
 use core::cell::RefCell;
 
 use crate::Executor;
@@ -16,4 +17,11 @@ static EXECUTOR: Local = Local(RefCell::new(Executor::new()));
 #[inline(always)]
 pub fn with<T>(work: impl FnOnce(&RefCell<Executor>) -> T) -> T {
     work(&EXECUTOR.0)
+}
+
+/// The processor's clock.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter that every processor we run on has.
+    unsafe { _rdtsc() }
 }

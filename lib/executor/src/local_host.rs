@@ -1,6 +1,6 @@
 //! On a host each thread is a component of its own, so that tests run in parallel.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use std::thread_local;
 
@@ -9,8 +9,19 @@ use crate::Executor;
 thread_local! {
     /// Never dropped, as in a component: tasks and ports would look for it while it goes.
     static EXECUTOR: ManuallyDrop<RefCell<Executor>> = const { ManuallyDrop::new(RefCell::new(Executor::new())) };
+    static TICKS: Cell<u64> = const { Cell::new(1) };
 }
 
 pub fn with<T>(work: impl FnOnce(&RefCell<Executor>) -> T) -> T {
     EXECUTOR.with(|executor| work(executor))
+}
+
+/// What [`pass`] was told, and 1.
+pub fn ticks() -> u64 {
+    TICKS.get()
+}
+
+/// For tests: work that takes so many ticks of the clock of accounts.
+pub fn pass(ticks: u64) {
+    TICKS.set(TICKS.get() + ticks);
 }

@@ -8,7 +8,7 @@ use core::pin::Pin;
 use core::ptr;
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use crate::with;
+use crate::{Account, with};
 
 /// A task as it is kept.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
@@ -23,12 +23,13 @@ pub struct TaskId {
 /// The future given to `block_on`.
 pub(crate) const MAIN: TaskId = TaskId { index: u32::MAX, count: 0 };
 
-#[derive(Default)]
 struct Entry {
     /// Raised when the task ends, so that its old wakers mean nothing.
     count: u32,
     live: bool,
     queued: bool,
+    /// Who is worked for while it is polled.
+    account: Account,
     /// Absent while it is being polled.
     future: Option<BoxedTask>,
 }
@@ -72,13 +73,13 @@ impl Tasks {
     }
 
     /// A task without a future.
-    fn reserve(&mut self) -> TaskId {
+    fn reserve(&mut self, account: Account) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::default());
+            self.entries.push(Entry { count: 0, live: false, queued: false, account, future: None });
             self.entries.len() as u32 - 1
         });
         let entry = &mut self.entries[index as usize];
-        (entry.live, entry.queued) = (true, false);
+        (entry.live, entry.queued, entry.account) = (true, false, account);
         TaskId { index, count: entry.count }
     }
 
@@ -94,13 +95,19 @@ impl Tasks {
         core::mem::take(&mut self.main_ready)
     }
 
-    /// The next ready task that still lives, with its future taken out.
-    fn take_next(&mut self) -> Option<(TaskId, BoxedTask)> {
+    /// Who was worked for by some tasks is no more: `to` is.
+    pub fn pass_all(&mut self, from: Account, to: Account) {
+        let theirs = self.entries.iter_mut().filter(|entry| entry.account == from);
+        theirs.for_each(|entry| entry.account = to);
+    }
+
+    /// The next ready task that still lives, with its future taken out, and who is worked for.
+    fn take_next(&mut self) -> Option<(TaskId, BoxedTask, Account)> {
         while let Some(task) = self.ready.pop_front() {
             if let Some(entry) = self.entry(task) {
                 entry.queued = false;
                 if let Some(future) = entry.future.take() {
-                    return Some((task, future));
+                    return Some((task, future, entry.account));
                 }
             }
         }
@@ -125,7 +132,7 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskId {
 /// Starts a task that lies on the heap already.
 fn spawn_boxed(future: BoxedTask) -> TaskId {
     with(|executor| {
-        let task = executor.tasks.reserve();
+        let task = executor.tasks.reserve(executor.accounts.current());
         if let Some(entry) = executor.tasks.entry(task) {
             entry.future = Some(future);
         }
@@ -136,7 +143,7 @@ fn spawn_boxed(future: BoxedTask) -> TaskId {
 
 /// Names a task whose future will come by [`begin`].
 pub fn reserve() -> TaskId {
-    with(|executor| executor.tasks.reserve())
+    with(|executor| executor.tasks.reserve(executor.accounts.current()))
 }
 
 /// Starts the reserved task and polls it at once: what needs not wait has ended then. Not to be
@@ -153,7 +160,12 @@ pub fn abort(task: TaskId) {
 
 /// Polls the next ready task; false if there is none.
 pub(crate) fn poll_next() -> bool {
-    let Some((task, future)) = with(|executor| executor.tasks.take_next()) else { return false };
+    let next = with(|executor| {
+        let (task, future, account) = executor.tasks.take_next()?;
+        executor.accounts.enter(account);
+        Some((task, future))
+    });
+    let Some((task, future)) = next else { return false };
     poll(task, future);
     true
 }

@@ -28,6 +28,10 @@ impl Platform for Beaten {
         self.now_ns.get()
     }
 
+    fn ran_ticks(&self) -> u64 {
+        0
+    }
+
     fn wait(&self, deadline_ns: u64) -> u64 {
         if deadline_ns == 0 {
             return 0;
@@ -217,6 +221,10 @@ struct Quiet;
 impl Platform for Quiet {
     fn now_ns(&self) -> u64 {
         1
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        0
     }
 
     fn wait(&self, deadline_ns: u64) -> u64 {

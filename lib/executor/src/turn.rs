@@ -4,12 +4,14 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
 
-use crate::{Rank, port, task, timer, with};
+use crate::{Account, Executor, Rank, account, port, task, timer, with};
 
 /// What the executor needs from below.
 pub trait Platform {
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
+    /// How long the component ran, by the kernel's account, in ticks of the processor's clock.
+    fn ran_ticks(&self) -> u64;
     /// Badge bits that came, or 0 when `deadline_ns` passed (0 = only look, `u64::MAX` = no
     /// deadline).
     fn wait(&self, deadline_ns: u64) -> u64;
@@ -37,7 +39,7 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
     with(|executor| executor.tasks.wake(task::MAIN));
     loop {
         receive(platform, true, false);
-        if with(|executor| executor.tasks.take_main_ready())
+        if with(|executor| take_main(executor))
             && let Poll::Ready(output) = future.as_mut().poll(&mut context)
         {
             port::flush();
@@ -45,6 +47,15 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
         }
         work(platform, true);
     }
+}
+
+/// Is the main future to be polled? It works for no client.
+fn take_main(executor: &mut Executor) -> bool {
+    let is_ready = executor.tasks.take_main_ready();
+    if is_ready {
+        executor.accounts.enter(Account::OWN);
+    }
+    is_ready
 }
 
 /// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep:
@@ -78,11 +89,15 @@ pub fn is_due(now_ns: u64) -> bool {
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
 /// then.
 fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
-    let (looks, posted, is_quiet) = with(|executor| {
+    let (looks, posted, is_quiet, is_unsettled) = with(|executor| {
         executor.begin_turn();
         let is_quiet = executor.tasks.ready_count() == 0 && executor.ports.are_cold();
-        (executor.looks() || must, executor.signals.take_posted(), is_quiet)
+        let is_unsettled = executor.accounts.is_unsettled();
+        (executor.looks() || must, executor.signals.take_posted(), is_quiet, is_unsettled)
     });
+    if is_unsettled {
+        account::settle(platform.ran_ticks());
+    }
     if is_quiet && !looks && posted == 0 {
         return;
     }
@@ -176,7 +191,7 @@ fn idle(platform: &impl Platform, may_sleep: bool) -> bool {
         if is_time {
             look_at_all();
         } else {
-            deliver(platform.wait(first_ns));
+            deliver(account::asleep(|| platform.wait(first_ns)));
         }
         return true;
     }

@@ -4,9 +4,9 @@ use core::arch::{asm, global_asm};
 use core::fmt::{Arguments, Write};
 use core::future::Future;
 
-use abi::ClockPage;
 use abi::layout::START_INFO;
 use abi::start::{MAGIC, StartHeader};
+use abi::{ClockPage, Handle};
 use executor::Platform;
 
 use crate::Start;
@@ -20,6 +20,12 @@ pub struct Machine;
 impl Platform for Machine {
     fn now_ns(&self) -> u64 {
         now_ns()
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        let ran_ns = sys::domain_state(Handle::SELF_DOMAIN).map_or(0, |state| state.cpu_ns);
+        let ticks = ((ran_ns as u128) << 32) / u128::from(header().tsc_to_ns_mul.max(1));
+        ticks as u64
     }
 
     fn wait(&self, deadline_ns: u64) -> u64 {
@@ -48,9 +54,13 @@ pub fn now_ns() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: reads a counter.
     unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
-    let header = header();
-    let ticks = ((high as u64) << 32 | low as u64).saturating_sub(header.tsc_at_boot);
-    ((ticks as u128 * header.tsc_to_ns_mul as u128) >> 32) as u64
+    to_ns(((high as u64) << 32 | low as u64).saturating_sub(header().tsc_at_boot))
+}
+
+/// Ticks of the time stamp counter as nanoseconds.
+#[inline]
+pub fn to_ns(ticks: u64) -> u64 {
+    ((ticks as u128 * header().tsc_to_ns_mul as u128) >> 32) as u64
 }
 
 /// Makes `$component`, an `async fn(Start)`, the program.

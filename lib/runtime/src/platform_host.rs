@@ -23,6 +23,11 @@ impl Platform for Machine {
         now_ns()
     }
 
+    /// Nobody else has the processor.
+    fn ran_ticks(&self) -> u64 {
+        executor::ticks()
+    }
+
     /// Nothing comes from outside, so time jumps to the deadline.
     fn wait(&self, deadline_ns: u64) -> u64 {
         assert!(deadline_ns != u64::MAX, "the test waits for something that can never happen");
@@ -59,6 +64,11 @@ pub fn clock_page() -> Option<&'static ClockPage> {
 pub fn now_ns() -> u64 {
     NOW_NS.set(NOW_NS.get() + 1);
     NOW_NS.get()
+}
+
+/// A tick is a nanosecond.
+pub fn to_ns(ticks: u64) -> u64 {
+    ticks
 }
 
 /// What `log!` calls.

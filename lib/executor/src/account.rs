@@ -1,0 +1,271 @@
+//! For whom the component works: how long it was awake for each client, by the processor's clock.
+//!
+//! ```text
+//!  asleep │ wakes    request of A         task of B               sleeps
+//!  ───────┼──────────────┬──────────────────┬───────────────────────┼─────
+//!         │     for A           for A       │         for B         │
+//!     clock read                        clock read            clock read
+//! ```
+//!
+//! The clock is read when work passes to another account, and around sleep: a request that comes
+//! alone costs two readings. What lies between tasks, taking in messages and notifying peers, is on
+//! the account that was worked for last; from waking up to the first request or task, on its. A
+//! task is on the account that was worked for when it was started, so what a request spawns is its
+//! client's.
+//!
+//! The clock goes on while others have the core. So now and then the kernel is asked how long the
+//! component ran, and what is too much is taken from the account of the longest stretch since it
+//! was asked last.
+//!
+//! Invariants: all time between waking up and sleeping is on one account, save that of [`away`]; an
+//! account that ends leaves its time to the ended ones. There are as many as channels are served,
+//! and while there was none the clock is not read. Deliberately unknown here: what a client is,
+//! nanoseconds.
+
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::{local, with};
+
+/// Who is worked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account(u32);
+
+impl Account {
+    /// The component itself: what is done for no client.
+    pub const OWN: Account = Account(u32::MAX);
+    /// Clients that have ended.
+    const ENDED: Account = Account(u32::MAX - 1);
+    /// Not known yet: what comes first tells.
+    const UNKNOWN: Account = Account(u32::MAX - 2);
+}
+
+/// The kernel is asked when the component was awake for so many ticks, about a millisecond: its
+/// answer takes less than a thousandth of that.
+pub(crate) const SETTLE_TICKS: u64 = 1 << 21;
+
+struct Row {
+    client: Rc<str>,
+    ticks: u64,
+}
+
+pub(crate) struct Accounts {
+    current: Account,
+    /// The clock when `current` began.
+    since: u64,
+    /// By number; `None`: free.
+    rows: Vec<Option<Row>>,
+    own: u64,
+    ended: u64,
+    /// Since the kernel was asked: ticks on all accounts, and the longest stretch of them.
+    awake: u64,
+    longest: (Account, u64),
+    /// Ticks that the component had run then.
+    ran: u64,
+    /// There is or was an account: from then on time is kept.
+    is_kept: bool,
+}
+
+/// Ticks of the processor's clock by who was worked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Clients that have a channel, each once.
+    pub clients: Vec<(String, u64)>,
+    /// Clients that have ended.
+    pub ended: u64,
+    /// No client.
+    pub own: u64,
+}
+
+impl Accounts {
+    pub const fn new() -> Accounts {
+        Accounts {
+            current: Account::OWN,
+            since: 0,
+            rows: Vec::new(),
+            own: 0,
+            ended: 0,
+            awake: 0,
+            longest: (Account::OWN, 0),
+            ran: 0,
+            is_kept: false,
+        }
+    }
+
+    /// The account of a task that is started now.
+    pub fn current(&self) -> Account {
+        if self.current == Account::UNKNOWN { Account::OWN } else { self.current }
+    }
+
+    /// From now on that one is worked for.
+    #[inline(always)]
+    pub fn enter(&mut self, account: Account) {
+        if self.current != account {
+            self.pass_to(account);
+        }
+    }
+
+    #[inline(never)]
+    fn pass_to(&mut self, account: Account) {
+        if self.current != Account::UNKNOWN {
+            self.book();
+        }
+        self.current = account;
+    }
+
+    /// Puts the time until now on the current account.
+    fn book(&mut self) {
+        let now = local::ticks();
+        let (account, stretch) = (self.current, now.saturating_sub(self.since));
+        self.since = now;
+        *self.ticks_of(account) += stretch;
+        self.awake += stretch;
+        if stretch > self.longest.1 {
+            self.longest = (account, stretch);
+        }
+    }
+
+    fn ticks_of(&mut self, account: Account) -> &mut u64 {
+        match self.rows.get_mut(account.0 as usize) {
+            Some(Some(row)) => &mut row.ticks,
+            _ if account == Account::ENDED => &mut self.ended,
+            _ => &mut self.own,
+        }
+    }
+
+    /// Is the kernel to be asked how long the component ran?
+    #[inline(always)]
+    pub fn is_unsettled(&self) -> bool {
+        self.awake >= SETTLE_TICKS
+    }
+
+    /// The component ran for `ran` ticks, by the kernel's account: what is on accounts beyond that
+    /// was others' time.
+    fn settle(&mut self, ran: u64) {
+        if !self.is_kept {
+            return;
+        }
+        if self.current != Account::UNKNOWN {
+            self.book();
+        }
+        let excess = self.awake.saturating_sub(ran.saturating_sub(self.ran));
+        let (account, stretch) = core::mem::replace(&mut self.longest, (Account::OWN, 0));
+        let ticks = self.ticks_of(account);
+        *ticks = ticks.saturating_sub(excess.min(stretch));
+        (self.awake, self.ran) = (0, ran);
+    }
+
+    fn open(&mut self, client: &str) -> Account {
+        if !core::mem::replace(&mut self.is_kept, true) {
+            self.since = local::ticks();
+        }
+        let number = self.rows.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.rows.push(None);
+            self.rows.len() - 1
+        });
+        self.rows[number] = Some(Row { client: client.into(), ticks: 0 });
+        Account(number as u32)
+    }
+
+    /// The time of a client's account becomes that of ended ones.
+    fn end(&mut self, account: Account) {
+        if account == Account::OWN {
+            return;
+        }
+        if self.current == account {
+            self.book();
+        }
+        self.ended += core::mem::take(self.ticks_of(account));
+        if self.longest.0 == account {
+            self.longest.0 = Account::ENDED;
+        }
+    }
+}
+
+/// Opens an account for a client of that name. Several of one name are told as one.
+pub fn open_account(client: &str) -> Account {
+    with(|executor| executor.accounts.open(client))
+}
+
+/// The client ended, and may have a successor: what was done for it is told with that of ended ones
+/// from now on.
+pub fn end_account(account: Account) {
+    with(|executor| executor.accounts.end(account));
+}
+
+/// Ends an account for good; its tasks are the component's own from now on.
+pub fn close_account(account: Account) {
+    with(|executor| {
+        let accounts = &mut executor.accounts;
+        accounts.end(account);
+        if accounts.current == account {
+            accounts.current = Account::OWN;
+        }
+        if let Some(row) = accounts.rows.get_mut(account.0 as usize) {
+            *row = None;
+        }
+        executor.tasks.pass_all(account, Account::OWN);
+    });
+}
+
+/// From now on, until another is named, a task of another is polled or the component sleeps, that
+/// account is worked for.
+#[inline(always)]
+pub fn work_for(account: Account) {
+    with(|executor| executor.accounts.enter(account));
+}
+
+/// Does what gives the core to others: the time is on no account.
+pub fn away<T>(work: impl FnOnce() -> T) -> T {
+    let is_kept = with(|executor| {
+        let accounts = &mut executor.accounts;
+        if accounts.is_kept && accounts.current != Account::UNKNOWN {
+            accounts.book();
+        }
+        accounts.is_kept
+    });
+    let done = work();
+    if is_kept {
+        with(|executor| executor.accounts.since = local::ticks());
+    }
+    done
+}
+
+/// As [`away`], and who is worked for next is not known.
+pub(crate) fn asleep<T>(sleep: impl FnOnce() -> T) -> T {
+    away(|| {
+        with(|executor| {
+            let accounts = &mut executor.accounts;
+            if accounts.is_kept {
+                accounts.current = Account::UNKNOWN;
+            }
+        });
+        sleep()
+    })
+}
+
+/// Compares with the kernel's account, by which the component ran for `ran` ticks since it began.
+pub(crate) fn settle(ran: u64) {
+    with(|executor| executor.accounts.settle(ran));
+}
+
+/// What the component did until now, and for whom. `ran`: ticks that it ran, by the kernel's
+/// account.
+pub fn work(ran: u64) -> Work {
+    settle(ran);
+    with(|executor| {
+        let Accounts { rows, ended, own, .. } = &executor.accounts;
+        let mut clients: Vec<(String, u64)> = Vec::new();
+        for row in rows.iter().flatten() {
+            match clients.iter_mut().find(|(client, _)| **client == *row.client) {
+                Some((_, ticks)) => *ticks += row.ticks,
+                None => clients.push((row.client.to_string(), row.ticks)),
+            }
+        }
+        Work { clients, ended: *ended, own: *own }
+    })
+}
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests;
