@@ -2,6 +2,7 @@
 //! every component.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,26 @@ pub enum InjectedFault {
     Worker,
 }
 
+/// Most clients of a [`Work`]: it must fit into a message.
+pub const WORK_CLIENTS_MAX: usize = 16;
+
+/// How long a component ran, by whom its tasks worked for, in nanoseconds. A component that asks
+/// another is that one's client, whoever its own client is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Clients, by the names that their domains have, each once, the most first.
+    pub clients: Vec<(String, u64)>,
+    /// Clients beyond those.
+    pub others_ns: u64,
+    /// Clients that have ended, or lost their channel.
+    pub ended_ns: u64,
+    /// No client.
+    pub own_ns: u64,
+    /// All that the component ran. The rest of it was in no task: its start, the kernel's work when
+    /// it sleeps and wakes, and contexts beside its tasks, as workers that serve calls.
+    pub ran_ns: u64,
+}
+
 /// Wiring at run time. Order: as sent. Rights: the component's own monitor only, which made the
 /// channel it comes over.
 #[contract(name = "endpoint", version = 1)]
@@ -76,6 +97,10 @@ pub trait Endpoint {
     /// Takes a channel. Handles belong to the component from now on, also if refused.
     #[op]
     async fn connect(&self, wired: Wired) -> Result<(), EndpointError>;
+
+    /// For whom the component worked until now.
+    #[op(repeatable)]
+    async fn work(&self) -> Result<Work, EndpointError>;
 
     /// The component is not connected. `request` is from `wants`.
     #[op(oneway)]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{BindError, InjectedFault};
+use crate::endpoint::{BindError, InjectedFault, Work};
 use crate::spawn::{Death, DomainId, MemoryId};
 
 /// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run
@@ -323,6 +323,11 @@ pub trait Monitor {
     /// included.
     #[op(repeatable)]
     async fn ledger(&self, core: u32, from: DomainId) -> Result<Option<LedgerLine>, MonitorError>;
+
+    /// For whom that domain of that core worked, as it says itself. `NotFound`: it has no tasks of
+    /// ours, as programs have none, or is not there; `Failed`: it does not answer within 100 ms.
+    #[op(repeatable)]
+    async fn work(&self, core: u32, domain: DomainId) -> Result<Work, MonitorError>;
 
     /// Where that core's time went.
     #[op(repeatable)]

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
+pub use crate::endpoint::Work;
 pub use crate::monitor::{CoreRuns, CoreTime, LedgerLine, Paid};
 
 /// What `chaos` does to a component.
@@ -143,6 +144,10 @@ pub trait Supervisor {
     /// the last.
     #[op(repeatable)]
     async fn ledger(&self, core: u32, from: u64) -> Result<Option<LedgerLine>, SupervisorError>;
+
+    /// For whom that domain of that core worked; `None` if it does not say.
+    #[op(repeatable)]
+    async fn work(&self, core: u32, domain: u64) -> Result<Option<Work>, SupervisorError>;
 
     /// Halts a core on which there is nothing but its monitor, or starts it again; fine if it
     /// stands so already. `NotFound`: no such core, or core 0. `Busy`.

@@ -11,6 +11,7 @@ mod lookup;
 mod memory;
 mod service;
 mod time_of_day;
+mod work;
 
 use alloc::rc::Rc;
 use core::slice;

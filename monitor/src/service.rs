@@ -13,7 +13,7 @@ use core::task::{Poll, Waker};
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
 use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring, queued};
-use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, InjectedFault, Wired};
+use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, InjectedFault, Wired, Work};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
@@ -394,7 +394,7 @@ impl Service {
         Err(MonitorError::Failed)
     }
 
-    fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
+    pub(crate) fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
         self.endpoints.borrow().get(&id).map(|it| it.client.clone()).ok_or(MonitorError::NotFound)
     }
 }
@@ -620,6 +620,13 @@ impl MonitorServer for Shared {
 
     async fn ledger(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<LedgerLine>, MonitorError> {
         self.of_core(core, |here| Ok(here.ledger(from)), |there| there.ledger(core, from)).await
+    }
+
+    async fn work(&self, _: &Peer, core: u32, domain: DomainId) -> Result<Work, MonitorError> {
+        if self.is_here(core) {
+            return self.0.work_of(domain).await;
+        }
+        self.0.remote_core(core, |monitor| monitor.work(core, domain)).await
     }
 
     async fn core_time(&self, _: &Peer, core: u32) -> Result<CoreTime, MonitorError> {

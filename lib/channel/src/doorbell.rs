@@ -25,7 +25,7 @@ impl Doorbell {
     pub(crate) fn ring(self) {
         match self {
             Doorbell::Notify(handle) => drop(sys::notify(handle)),
-            Doorbell::Portal(handle) => drop(sys::portal_ring(handle)),
+            Doorbell::Portal(handle) => drop(executor::away(|| sys::portal_ring(handle))),
             Doorbell::Loopback(bits) => executor::post(bits),
         }
     }

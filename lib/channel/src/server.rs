@@ -3,11 +3,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::{Rc, Weak};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
 use core::task::{Poll, Waker};
 
-use executor::{Port, Rank, TaskId};
+use executor::{Account, Port, Rank, TaskId};
 use ring::{Broken, Header, Kind};
 use serde::Serialize;
 
@@ -59,6 +59,8 @@ impl Eq for Peer {}
 struct Inner {
     link: Link,
     state: RefCell<State>,
+    /// What is done for the client is on this account; `None`: it gets one when it is served.
+    account: Cell<Option<Account>>,
 }
 
 #[derive(Default)]
@@ -96,9 +98,8 @@ impl State {
 impl ServerChannel {
     /// Binds to the region.
     pub fn new(wiring: Wiring) -> ServerChannel {
-        ServerChannel {
-            peer: Peer { inner: Rc::new(Inner { link: Link::new(Side::Server, wiring), state: RefCell::default() }) },
-        }
+        let (link, account) = (Link::new(Side::Server, wiring), Cell::new(None));
+        ServerChannel { peer: Peer { inner: Rc::new(Inner { link, state: RefCell::default(), account }) } }
     }
 
     /// The client.
@@ -106,11 +107,20 @@ impl ServerChannel {
         &self.peer
     }
 
+    /// What is done for this client is the component's own work, as it needs it to be there.
+    pub fn of_component(self) -> ServerChannel {
+        self.peer.inner.account.set(Some(Account::OWN));
+        self
+    }
+
     /// Serves one generation after another, also when the contract was broken in one, until the
     /// channel is taken apart; from now on, not only when first polled. For stubs; `hash` is the
     /// contract's.
     pub fn serve(self, hash: u64, dispatch: Rc<dyn Dispatch>) -> impl Future<Output = ()> {
         let inner = &self.peer.inner;
+        if inner.account.get().is_none() {
+            inner.account.set(Some(executor::open_account(&inner.link.peer)));
+        }
         inner.link.bind(hash);
         inner.state.borrow_mut().dispatch = Some(dispatch);
         inner.link.registered(executor::register(Rc::new(ServerPort(self.peer.clone()))));
@@ -132,6 +142,7 @@ impl Drop for ServerChannel {
         inner.link.flush();
         inner.link.unregister();
         inner.drop_work();
+        inner.account.take().into_iter().for_each(executor::close_account);
         // The dispatch may hold peers, and so this channel.
         let dispatch = inner.state.borrow_mut().dispatch.take();
         drop(dispatch);
@@ -185,6 +196,7 @@ impl Peer {
             (state.over, state.heard) = (false, false);
             drop(state);
             dispatch.restarted(self);
+            inner.end_account();
         }
         change
     }
@@ -335,6 +347,11 @@ impl Inner {
         state.room.drain(..).for_each(Waker::wake);
     }
 
+    /// The client ended: what was done for it is told apart from what is done for a successor.
+    fn end_account(&self) {
+        self.account.get().into_iter().for_each(executor::end_account);
+    }
+
     /// Drops all work for the client.
     fn drop_work(&self) {
         let mut state = self.state.borrow_mut();
@@ -394,12 +411,14 @@ impl ServerPort {
     fn take_in(&self) {
         let inner = &self.0.inner;
         let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return };
+        executor::work_for(inner.account.get().unwrap_or(Account::OWN));
         self.0.look(&*dispatch);
         inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
         if inner.link.is_closed() && !inner.state.borrow().over {
             inner.drop_work();
             inner.state.borrow_mut().over = true;
             dispatch.closed(&self.0);
+            inner.end_account();
         }
         let mut state = inner.state.borrow_mut();
         if state.over && !state.ended && inner.link.is_ended() {

@@ -12,7 +12,7 @@ use core::task::{Poll, Waker};
 use abi::Handle;
 use channel::{ClientChannel, Doorbell, Memory, Peer, ServerChannel, Wiring};
 use contracts::endpoint::{
-    BindError, EndpointError, EndpointEvents, EndpointServer, InjectedFault, Wired, serve_endpoint,
+    BindError, EndpointError, EndpointEvents, EndpointServer, InjectedFault, Wired, Work, serve_endpoint,
 };
 
 use crate::Watch;
@@ -169,6 +169,12 @@ impl EndpointServer for Endpoint {
         queue.channels.push_back(channel);
         queue.waker.take().into_iter().for_each(Waker::wake);
         Ok(())
+    }
+
+    async fn work(&self, _peer: &Peer) -> Result<Work, EndpointError> {
+        // Clients that left meanwhile are among the ended then.
+        executor::take_in_all().await;
+        Ok(crate::work())
     }
 
     fn refused(&self, _peer: &Peer, request: u64, why: BindError) {

@@ -76,6 +76,7 @@ mod start;
 pub mod testing;
 mod time;
 mod watch;
+mod work;
 
 pub use backoff::Backoff;
 pub use channel::{Bulk, Clients, Holders, IN_FLIGHT, Peer};
@@ -92,6 +93,7 @@ pub use semaphore::{Gate, Semaphore, semaphore};
 pub use start::{Calls, Device, Page, Program, Region, Start, WireError};
 pub use time::{TimedOut, realtime_moment, realtime_ns, sleep, timeout};
 pub use watch::Watch;
+pub use work::work;
 
 #[cfg(target_os = "none")]
 pub use heap::heap_segment;

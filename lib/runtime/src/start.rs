@@ -131,7 +131,7 @@ impl Start {
         };
         for channel in inner.servers(contracts::endpoint::NAME) {
             inner.monitor = Some(channel.peer().clone());
-            executor::spawn(endpoint::serve(waiting.clone(), channel));
+            executor::spawn(endpoint::serve(waiting.clone(), channel.of_component()));
         }
         Start { inner: Rc::new(inner) }
     }

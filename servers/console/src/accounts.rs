@@ -1,8 +1,12 @@
-//! The command `acct`: where each core's time went, and who paid for what each domain ran.
+//! The command `acct`: where each core's time went, who paid for what each domain ran, and for whom
+//! it was done.
 //!
 //! Of each core a line `core N`, then one for each of its domains: how long it ran, and whose
 //! scheduling contexts paid for that, the most first. A domain pays for itself unless others called
-//! its portals. What is in no row of its ledger is paid by `others`.
+//! its portals. What is in no row of its ledger is paid by `others`. A second line of a component
+//! with clients says for whom it was done, as it says itself a moment later, so of a little more
+//! time. Who works for clients that come by channels pays for them: the two lines differ, and the
+//! difference is what such clients do not pay.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -10,9 +14,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use channel::CallError;
-use contracts::supervisor::{CoreTime, LedgerLine, SupervisorClient, SupervisorError};
+use contracts::supervisor::{CoreTime, LedgerLine, SupervisorClient, SupervisorError, Work};
 
 use crate::commands::{Answer, CORES_MAX, NO_ANSWER};
+
+/// What servers call monitors, whose domains are called by their cores.
+const MONITOR: &str = "monitor";
 
 /// Carries the command out.
 pub(crate) async fn accounts(supervisor: &SupervisorClient) -> Answer {
@@ -24,27 +31,37 @@ pub(crate) async fn accounts(supervisor: &SupervisorClient) -> Answer {
             answer => answer.map_err(late)?,
         };
         let Some(time) = time else { continue };
-        let mut ledgers: Vec<LedgerLine> = Vec::new();
-        let next = |ledgers: &[LedgerLine]| ledgers.last().map_or(0, |line| line.domain + 1);
-        while let Some(line) = supervisor.ledger(core, next(&ledgers)).await.map_err(late)? {
-            ledgers.push(line);
+        let (mut books, mut from) = (Vec::new(), 0);
+        while let Some(ledger) = supervisor.ledger(core, from).await.map_err(late)? {
+            from = ledger.domain + 1;
+            let work = supervisor.work(core, ledger.domain).await.map_err(late)?;
+            books.push((ledger, work));
         }
-        cores.push(Core { number: core, time, ledgers });
+        cores.push(Core { number: core, time, books });
     }
-    Ok((cores.iter().flat_map(Core::shown).collect(), format!("{} cores", cores.len())))
+    let names: Vec<&str> = cores.iter().flat_map(|core| &core.books).map(|(ledger, _)| ledger.name.as_str()).collect();
+    let lines = cores.iter().flat_map(|core| core.shown(&names)).collect();
+    Ok((lines, format!("{} cores", cores.len())))
 }
 
 /// A core's books.
 struct Core {
     number: u32,
     time: CoreTime,
-    ledgers: Vec<LedgerLine>,
+    /// Its domains: who paid for each, and whom each worked for, if it says so.
+    books: Vec<(LedgerLine, Option<Work>)>,
 }
 
 impl Core {
-    fn shown(&self) -> Vec<String> {
-        let ledgers = self.ledgers.iter().map(|line| ledger_shown(line, &self.ledgers));
-        core::iter::once(core_shown(self.number, &self.time)).chain(ledgers).collect()
+    /// `names`: those of all cores' domains.
+    fn shown(&self, names: &[&str]) -> Vec<String> {
+        let ledgers = self.books.iter().map(|(ledger, _)| ledger).collect::<Vec<_>>();
+        let mut lines = Vec::from([core_shown(self.number, &self.time)]);
+        for (ledger, work) in &self.books {
+            lines.push(ledger_shown(ledger, &ledgers));
+            lines.extend(work.as_ref().and_then(|work| work_shown(work, names)));
+        }
+        lines
     }
 }
 
@@ -58,21 +75,41 @@ fn core_shown(core: u32, time: &CoreTime) -> String {
     )
 }
 
-fn ledger_shown(line: &LedgerLine, all: &[LedgerLine]) -> String {
+fn ledger_shown(line: &LedgerLine, all: &[&LedgerLine]) -> String {
     let mut paid: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &line.paid {
         *paid.entry(name_of(row.client, line, all)).or_default() += row.paid_ns;
     }
     let in_rows: u64 = line.paid.iter().map(|row| row.paid_ns).sum();
     *paid.entry("others").or_default() += line.cpu_ns.saturating_sub(in_rows);
-    let mut paid: Vec<(&str, u64)> = paid.into_iter().filter(|(_, ns)| *ns > 0).collect();
-    paid.sort_by_key(|(_, ns)| core::cmp::Reverse(*ns));
-    let paid: Vec<String> = paid.iter().map(|(name, ns)| format!("{name} {} us", ns / 1000)).collect();
-    format!("  {:<20} {:>10} us, paid by {}", line.name, line.cpu_ns / 1000, paid.join(", "))
+    format!("  {:<20} {:>10} us, paid by {}", line.name, line.cpu_ns / 1000, parts_shown(paid))
+}
+
+/// `None`: it worked for nobody.
+fn work_shown(work: &Work, names: &[&str]) -> Option<String> {
+    let mut parts: BTreeMap<&str, u64> = BTreeMap::from([("others", work.others_ns), ("ended", work.ended_ns)]);
+    for (client, ns) in &work.clients {
+        // A program that ended while this was asked.
+        let is_there = names.contains(&client.as_str()) || client == MONITOR;
+        *parts.entry(if is_there { client } else { "ended" }).or_default() += ns;
+    }
+    let for_clients_ns: u64 = parts.values().sum();
+    let in_no_task_ns = work.ran_ns.saturating_sub(for_clients_ns + work.own_ns);
+    parts.extend([("itself", work.own_ns), ("no task", in_no_task_ns)]);
+    let shown = || format!("  {:<20} {:>10} us, done for {}", "", work.ran_ns / 1000, parts_shown(parts));
+    (for_clients_ns > 0).then(shown)
+}
+
+/// The most first.
+fn parts_shown(parts: BTreeMap<&str, u64>) -> String {
+    let mut parts: Vec<(&str, u64)> = parts.into_iter().filter(|(_, ns)| *ns > 0).collect();
+    parts.sort_by_key(|(_, ns)| core::cmp::Reverse(*ns));
+    let parts: Vec<String> = parts.iter().map(|(name, ns)| format!("{name} {} us", ns / 1000)).collect();
+    parts.join(", ")
 }
 
 /// Who paid for that domain, as people know it: time is donated on one core only.
-fn name_of<'a>(client: u64, line: &LedgerLine, all: &'a [LedgerLine]) -> &'a str {
+fn name_of<'a>(client: u64, line: &LedgerLine, all: &[&'a LedgerLine]) -> &'a str {
     if client == line.domain {
         return "itself";
     }
@@ -100,8 +137,10 @@ mod tests {
             ledger(8, "crypto", 0, &[]),
             ledger(9, "client", 5000, &[(9, 5000)]),
         ];
-        let shown: Vec<String> =
-            all.iter().map(|line| ledger_shown(line, &all).split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let shown: Vec<String> = all
+            .iter()
+            .map(|line| ledger_shown(line, &all.each_ref()).split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -111,7 +150,28 @@ mod tests {
             ]
         );
         let gone = ledger(7, "disk", 3000, &[(5, 1000), (0, 2000)]);
-        assert!(ledger_shown(&gone, &all).ends_with("paid by ended 3 us"));
+        assert!(ledger_shown(&gone, &all.each_ref()).ends_with("paid by ended 3 us"));
+    }
+
+    #[test]
+    fn a_second_line_says_for_whom_and_sums_to_all_that_ran() {
+        let work = |clients: &[(&str, u64)], own_ns, ran_ns| Work {
+            clients: clients.iter().map(|(client, ns)| ((*client).into(), *ns)).collect(),
+            others_ns: 1000,
+            ended_ns: 2000,
+            own_ns,
+            ran_ns,
+        };
+        let shown = |work: &Work| work_shown(work, &["fs", "linux-2"]).unwrap();
+        let told = shown(&work(&[("linux-2", 70_000), ("linux-5", 4000), ("monitor", 3000)], 9000, 100_000));
+        assert_eq!(
+            told.split_whitespace().collect::<Vec<_>>().join(" "),
+            "100 us, done for linux-2 70 us, no task 11 us, itself 9 us, ended 6 us, monitor 3 us, others 1 us"
+        );
+        // Never less than nothing, and no line of whom nobody asked.
+        assert!(shown(&work(&[("fs", 70_000)], 9000, 80_000)).ends_with("itself 9 us, ended 2 us, others 1 us"));
+        let nobodys = Work { others_ns: 0, ended_ns: 0, ..work(&[], 9000, 10_000) };
+        assert_eq!(work_shown(&nobodys, &[]), None);
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl MonitorServer for Fake {
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
         ledger(u32, DomainId) -> Option<LedgerLine>;
+        work(u32, DomainId) -> Work;
         core_time(u32) -> CoreTime;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;

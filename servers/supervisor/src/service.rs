@@ -126,6 +126,14 @@ impl SupervisorServer for Shared {
         answer(self.0.monitor.ledger(core, from)).await.map_err(|_| SupervisorError::TimedOut)
     }
 
+    async fn work(&self, _: &Peer, core: u32, domain: u64) -> Result<Option<Work>, SupervisorError> {
+        match answer(self.0.monitor.work(core, domain)).await {
+            Ok(work) => Ok(Some(work)),
+            Err(CallError::Server(_)) => Ok(None),
+            Err(_) => Err(SupervisorError::TimedOut),
+        }
+    }
+
     async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), SupervisorError> {
         self.0.monitor.change_core(core, run).await.map_err(|error| match error {
             CallError::Server(MonitorError::Busy) => SupervisorError::Busy,

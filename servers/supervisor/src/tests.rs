@@ -85,6 +85,7 @@ impl MonitorServer for Fake {
         release(u32, u64) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         ledger(u32, DomainId) -> Option<LedgerLine>;
+        work(u32, DomainId) -> Work;
         core_time(u32) -> CoreTime;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;

@@ -96,6 +96,11 @@ impl SupervisorServer for Fake {
         })
     }
 
+    async fn work(&self, _peer: &Peer, _core: u32, domain: u64) -> Result<Option<Work>, SupervisorError> {
+        let clients = vec![("client".into(), 2000)];
+        Ok((domain == 4).then_some(Work { clients, others_ns: 0, ended_ns: 0, own_ns: 500, ran_ns: 4000 }))
+    }
+
     async fn change_core(&self, _peer: &Peer, core: u32, _run: bool) -> Result<(), SupervisorError> {
         match core {
             0 => Err(SupervisorError::NotFound),
@@ -199,6 +204,7 @@ fn answers_tell_what_happened() {
         let expected = [
             "core 0 9 us: domains 3 us,",
             "disk 3 us, paid by client 3 us",
+            "4 us, done for client 2 us, no task 1 us, itself 0 us",
             "client 3 us, paid by itself 3 us",
             "core 2 9 us:",
         ];
