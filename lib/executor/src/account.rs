@@ -15,7 +15,7 @@
 //!
 //! The clock goes on while others have the core. So now and then the kernel is asked how long the
 //! component ran, and what is too much is taken from the account of the longest stretch since it
-//! was asked last.
+//! was asked last; what is more than that stretch from all in proportion, so that the sum is right.
 //!
 //! Invariants: all time between waking up and sleeping is on one account, save that of [`away`]; an
 //! account that ends leaves its time to the ended ones. There are as many as channels are served,
@@ -41,9 +41,9 @@ impl Account {
     const UNKNOWN: Account = Account(u32::MAX - 2);
 }
 
-/// The kernel is asked when the component was awake for so many ticks, about a millisecond: its
-/// answer takes less than a thousandth of that.
-pub(crate) const SETTLE_TICKS: u64 = 1 << 21;
+/// The kernel is asked when the component was awake for so many ticks, a quarter of a millisecond
+/// or so: its answer takes about a thousandth of that.
+pub(crate) const SETTLE_TICKS: u64 = 1 << 19;
 
 struct Row {
     client: Rc<str>,
@@ -151,9 +151,23 @@ impl Accounts {
         }
         let excess = self.awake.saturating_sub(ran.saturating_sub(self.ran));
         let (account, stretch) = core::mem::replace(&mut self.longest, (Account::OWN, 0));
+        let taken = excess.min(stretch);
         let ticks = self.ticks_of(account);
-        *ticks = ticks.saturating_sub(excess.min(stretch));
+        *ticks = ticks.saturating_sub(taken);
         (self.awake, self.ran) = (0, ran);
+        if excess > taken {
+            self.scale_down(excess - taken);
+        }
+    }
+
+    /// Takes so many ticks from all accounts, of each in proportion to what it has.
+    fn scale_down(&mut self, by: u64) {
+        let Accounts { rows, own, ended, .. } = self;
+        let all = || rows.iter().flatten().map(|row| row.ticks).chain([*own, *ended]);
+        let sum = u128::from(all().sum::<u64>().max(1));
+        let left = |ticks: u64| ticks - (u128::from(ticks) * u128::from(by).min(sum) / sum) as u64;
+        (*own, *ended) = (left(*own), left(*ended));
+        rows.iter_mut().flatten().for_each(|row| row.ticks = left(row.ticks));
     }
 
     fn open(&mut self, client: &str) -> Account {

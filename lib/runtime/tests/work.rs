@@ -76,14 +76,18 @@ fn who_asks_four_times_as_much_has_four_times_as_much_done() {
 #[test]
 fn a_successor_in_a_channel_begins_at_nothing() {
     run(async {
-        let (first, monitor) = client("linux-2");
+        let (first, _) = client("linux-2");
         assert_eq!(first.labour(100).await, Ok(()));
         first.channel().close();
         let work = told().await;
         assert_eq!((work.clients, work.ended_ns), (Vec::new(), 200 + LEAVES));
+        // One that dies says nothing, and its successor is seen.
+        let (second, monitor) = client("linux-3");
+        assert_eq!(second.labour(100).await, Ok(()));
+        std::mem::forget(second);
         monitor.begin_generation(9);
         let work = told().await;
-        assert_eq!((work.clients, work.ended_ns), (Vec::new(), 200 + LEAVES));
+        assert_eq!((work.clients, work.ended_ns), (Vec::new(), 400 + LEAVES));
     });
 }
 

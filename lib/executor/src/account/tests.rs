@@ -13,11 +13,14 @@ use crate::{
 
 /// Asleep the clock goes on, and others run.
 const ASLEEP: u64 = 1_000_000;
+/// What the first look after waking up takes.
+const LOOK: u64 = 600;
 
 /// A component beside others.
 #[derive(Default)]
 struct Shared {
     now_ns: Cell<u64>,
+    woke: Cell<bool>,
     /// Ticks that others had.
     others: Rc<Cell<u64>>,
     /// How often the kernel was asked.
@@ -26,6 +29,9 @@ struct Shared {
 
 impl Platform for Shared {
     fn now_ns(&self) -> u64 {
+        if self.woke.take() {
+            pass(LOOK);
+        }
         self.now_ns.get()
     }
 
@@ -39,6 +45,7 @@ impl Platform for Shared {
             pass(ASLEEP);
             self.others.set(self.others.get() + ASLEEP);
             self.now_ns.set(deadline_ns.max(self.now_ns.get()));
+            self.woke.set(true);
         }
         0
     }
@@ -106,7 +113,7 @@ fn time_asleep_and_away_is_on_none_and_waking_on_whom_is_worked_for_first() {
             platform.others.set(platform.others.get() + 1000);
         });
         pass(1);
-        assert_eq!(told(&platform), (clients([("one", 7)]), 0, 21));
+        assert_eq!(told(&platform), (clients([("one", 7 + LOOK)]), 0, 21 + LOOK));
     });
 }
 
@@ -161,6 +168,23 @@ fn what_others_had_is_taken_from_the_longest_stretch_and_the_kernel_is_asked_sel
         yield_now().await;
         assert_eq!(platform.asked.get(), 1, "once when the clock said that much");
         assert_eq!(told(&platform), (clients([("one", 8 * 1001), ("other", 8 * 101 + 1)]), 0, 0));
+    });
+}
+
+#[test]
+fn what_others_had_in_many_stretches_is_taken_from_all() {
+    let platform = Shared::default();
+    block_on(&platform, async {
+        let (one, other) = (open_account("one"), open_account("other"));
+        work(ticks());
+        // All are as long, and half of each was others'.
+        for account in [one, other, one, Account::OWN, one, other] {
+            work_for(account);
+            pass(1000);
+            platform.others.set(platform.others.get() + 500);
+        }
+        // The longest lost all of its stretch; of 5000 then 2000 more are taken.
+        assert_eq!(told(&platform), (clients([("one", 1200), ("other", 1200)]), 0, 600));
     });
 }
 
