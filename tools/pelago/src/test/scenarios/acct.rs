@@ -1,15 +1,18 @@
 //! Tier 2: `acct` (NOVA, section 2). All time of a core is in its books: domains that are there,
 //! those that have ended, the kernel and idling are the clock, within 1 %. A client pays for what
-//! servers do in its calls: `acct/calls/*`.
+//! servers do in its calls: `acct/calls/*`. What a server does for clients that come by channels is
+//! told by client: `acct/clients/*`.
 
 use super::crypto_calls;
 use super::disk_calls::{self, FOREVER};
 use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Accelerator;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use system::Placement;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// A shell that computes, starts programs, waits, and stays.
@@ -22,12 +25,22 @@ const ROUNDED: u64 = 40;
 /// start and the ends of its interrupts.
 const CLIENTS_MIN: u64 = 2;
 
+/// Files that one program asks for, and another a quarter of it: then they stay.
+const ASKED: u64 = 2000;
+const TIMES: u64 = 4;
+/// How much more was done for the first, in hundredths.
+const RATIO: std::ops::RangeInclusive<u64> = 350..=450;
+/// Of a server's time hundredths that are done for the two.
+const FOR_BOTH_MIN: u64 = 40;
+
 pub fn scenarios() -> Vec<Scenario> {
     let all = [(MachineType::Q35, 1), (MachineType::Q35, 4), (MachineType::MicrovmMmio, 2)];
     let whole = all.map(|(machine, cpus)| {
         Scenario::shared(2, format!("acct/{}/{cpus}", machine.name()), move |bench| whole(bench, machine, cpus))
     });
-    whole.into_iter().chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)]).collect()
+    let clients =
+        [1, 2].map(|cpus| Scenario::shared(2, format!("acct/clients/q35/{cpus}"), move |bench| clients(bench, cpus)));
+    whole.into_iter().chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)]).chain(clients).collect()
 }
 
 /// A core's books.
@@ -40,10 +53,12 @@ pub struct Core {
     pub domains: BTreeMap<String, Domain>,
 }
 
-/// How long a domain ran, in microseconds, and who paid how much.
+/// How long a domain ran, in microseconds, and by whom and for whom how much.
 pub struct Domain {
     pub ran: u64,
     paid: BTreeMap<String, u64>,
+    /// How long it had run when it was asked for whom, and the answer; none: for nobody.
+    done: Option<(u64, BTreeMap<String, u64>)>,
 }
 
 impl Domain {
@@ -58,13 +73,19 @@ fn ask(guest: &mut Guest) -> Result<Vec<Core>> {
 
 /// What `acct` says.
 pub fn read(lines: &[String]) -> Result<Vec<Core>> {
-    let mut cores: Vec<Core> = Vec::new();
+    let (mut cores, mut last) = (Vec::<Core>::new(), String::new());
     for line in lines {
         let read = if let Some(rest) = line.strip_prefix("core ") {
             core(rest).map(|core| cores.push(core))
+        } else if let Some(done) = done(line) {
+            let domain = cores.last_mut().and_then(|core| core.domains.get_mut(&last));
+            domain.map(|domain| domain.done = Some(done))
         } else {
             let read = domain(line).zip(cores.last_mut());
-            read.map(|((name, domain), core)| _ = core.domains.insert(name, domain))
+            read.map(|((name, domain), core)| {
+                last.clone_from(&name);
+                core.domains.insert(name, domain);
+            })
         };
         read.with_context(|| format!("acct says `{line}`"))?;
     }
@@ -85,12 +106,22 @@ fn core(rest: &str) -> Option<Core> {
 fn domain(line: &str) -> Option<(String, Domain)> {
     let (head, paid) = line.split_once(" us, paid by")?;
     let (name, ran) = head.trim().split_once(' ')?;
+    Some((name.to_owned(), Domain { ran: ran.trim().parse().ok()?, paid: parts(paid)?, done: None }))
+}
+
+/// From `RAN us, done for NAME N us, ...`.
+fn done(line: &str) -> Option<(u64, BTreeMap<String, u64>)> {
+    let (ran, done) = line.split_once(" us, done for")?;
+    Some((ran.trim().parse().ok()?, parts(done)?))
+}
+
+/// From `NAME N us, ...`.
+fn parts(text: &str) -> Option<BTreeMap<String, u64>> {
     let one = |part: &str| {
         let (name, us) = part.trim().strip_suffix(" us")?.rsplit_once(' ')?;
         Some((name.to_owned(), us.parse().ok()?))
     };
-    let paid = paid.split(", ").filter(|part| !part.trim().is_empty()).map(one).collect::<Option<_>>()?;
-    Some((name.to_owned(), Domain { ran: ran.trim().parse().ok()?, paid }))
+    text.split(", ").filter(|part| !part.trim().is_empty()).map(one).collect()
 }
 
 /// What the books say of each core is all of its time, and what they say of each domain is all that
@@ -104,9 +135,12 @@ fn check(cores: &[Core]) -> Result<()> {
         // They were asked after the core was, one after another, and ran meanwhile.
         let ran: u64 = domains.values().map(|domain| domain.ran).sum();
         ensure!(ran + ROUNDED >= parts[0], "core {number}: its domains' {ran} us are less than {} us", parts[0]);
-        for (name, Domain { ran, paid }) in domains {
+        for (name, Domain { ran, paid, done }) in domains {
             let sum = paid.values().sum::<u64>();
             ensure!(sum <= *ran && sum + ROUNDED >= *ran, "{name} ran {ran} us, of which {sum} us were paid");
+            let Some((ran, done)) = done else { continue };
+            let sum = done.values().sum::<u64>();
+            ensure!(sum <= ran + ran / PART && sum + ROUNDED >= *ran, "{name}: {sum} us were done in {ran} us");
         }
     }
     Ok(())
@@ -146,6 +180,40 @@ fn calls(bench: &Bench) -> Result<()> {
     })
 }
 
+/// Two programs ask the server of files, one four times as often as the other: that much more is
+/// done for it. By a clock of instructions, so that nothing else on the host is in it.
+fn clients(bench: &Bench, cpus: u32) -> Result<()> {
+    let mut system = bench.system().clone();
+    system.linux.core = Placement::Preferred(vec![cpus - 1]);
+    let asks = "i=0; while [ $i -lt $1 ]; do i=$((i+1)); [ -e /etc ]; done; echo $1 asked; while :; do sleep 99; done";
+    let script = format!("ask() {{ {asks}; }}; ask {ASKED} & ask {} & cat", ASKED / TIMES);
+    let guest =
+        bench.boot_system(&system, MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |_, machine| {
+            machine.instruction_ns = Some(1);
+            machine.accelerator = Accelerator::Tcg;
+            Ok(())
+        })?;
+    with_console(guest, |guest| {
+        guest.expect(&format!("{} asked", ASKED / TIMES), LIMIT)?;
+        guest.expect(&format!("{ASKED} asked"), LIMIT)?;
+        let cores = ask(guest)?;
+        let fs = cores[0].domains.get("fs").context("there is no fs")?;
+        let (ran, done) = fs.done.as_ref().context("fs worked for nobody")?;
+        let mut programs: Vec<_> = done.iter().filter(|(name, _)| name.starts_with("linux-")).collect();
+        programs.sort_by_key(|(_, us)| std::cmp::Reverse(**us));
+        println!("     fs ran {ran} us, paid by {:?}, done for {done:?}", fs.paid);
+        check(&cores)?;
+        let [(often, most), (seldom, less), ..] = programs[..] else { bail!("fs worked for less than two programs") };
+        let ratio = 100 * most / less.max(&1);
+        ensure!(RATIO.contains(&ratio), "{often} asked {TIMES} times as often as {seldom}: {ratio} hundredths as much");
+        ensure!(100 * (most + less) >= FOR_BOTH_MIN * ran, "of {ran} us only {most} and {less} were done for the two");
+        // On another core it pays for what it does for them, and that is seen.
+        let theirs = [often, seldom].map(|name| fs.paid_by(name));
+        ensure!(cpus == 1 || theirs == [0, 0], "programs of another core paid {theirs:?} us");
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +232,7 @@ mod tests {
         assert!(read(10_000, 61).is_err() && read(10_000, 19).is_err());
         assert!(domain("  fs  10 us, paid by").is_some_and(|(name, domain)| name == "fs" && domain.paid.is_empty()));
         assert!(core("0 17 us: domains 1 us, ended 2 us").is_none() && domain("fs").is_none());
+        let (ran, by) = done("      12 us, done for linux-2 8 us, no task 4 us").unwrap();
+        assert!(ran == 12 && by["linux-2"] == 8 && by["no task"] == 4 && done("fs 1 us, paid by").is_none());
     }
 }
