@@ -85,8 +85,9 @@ pub struct Work {
     pub ended_ns: u64,
     /// No client.
     pub own_ns: u64,
-    /// All that the component ran. The rest of it was in no task: its start, the kernel's work when
-    /// it sleeps and wakes, and contexts beside its tasks, as workers that serve calls.
+    /// All that the component ran since this was asked first. The rest of it was in no task: the
+    /// kernel's work when it sleeps and wakes, and contexts beside its tasks, as workers that serve
+    /// calls.
     pub ran_ns: u64,
 }
 
@@ -98,7 +99,7 @@ pub trait Endpoint {
     #[op]
     async fn connect(&self, wired: Wired) -> Result<(), EndpointError>;
 
-    /// For whom the component worked until now.
+    /// For whom the component worked since this was asked first; asked seldom, it begins anew.
     #[op(repeatable)]
     async fn work(&self) -> Result<Work, EndpointError>;
 

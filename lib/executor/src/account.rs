@@ -18,9 +18,9 @@
 //! was asked last; what is more than that stretch from all in proportion, so that the sum is right.
 //!
 //! Invariants: all time between waking up and sleeping is on one account, save that of [`away`]; an
-//! account that ends leaves its time to the ended ones. There are as many as channels are served,
-//! and while there was none the clock is not read. Deliberately unknown here: what a client is,
-//! nanoseconds.
+//! account that ends leaves its time to the ended ones. There are as many as channels are served.
+//! Time is kept from the first question for it on, until nobody asked for long: else the clock is
+//! not read. Deliberately unknown here: what a client is, nanoseconds.
 
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -45,6 +45,10 @@ impl Account {
 /// or so: its answer takes about a thousandth of that.
 pub(crate) const SETTLE_TICKS: u64 = 1 << 19;
 
+/// So often the kernel is asked before time is kept no longer, as nobody wants to know: after some
+/// 16 seconds awake.
+const UNASKED_MAX: u32 = 1 << 16;
+
 struct Row {
     client: Rc<str>,
     ticks: u64,
@@ -61,10 +65,13 @@ pub(crate) struct Accounts {
     /// Since the kernel was asked: ticks on all accounts, and the longest stretch of them.
     awake: u64,
     longest: (Account, u64),
-    /// Ticks that the component had run then.
+    /// Ticks that the component had run then, and when time began to be kept.
     ran: u64,
-    /// There is or was an account: from then on time is kept.
+    ran_before: u64,
+    /// Somebody asked for it: time is kept.
     is_kept: bool,
+    /// How often the kernel was asked since then.
+    unasked: u32,
 }
 
 /// Ticks of the processor's clock by who was worked for.
@@ -76,6 +83,8 @@ pub struct Work {
     pub ended: u64,
     /// No client.
     pub own: u64,
+    /// How long the component ran since time began to be kept.
+    pub ran: u64,
 }
 
 impl Accounts {
@@ -89,7 +98,9 @@ impl Accounts {
             awake: 0,
             longest: (Account::OWN, 0),
             ran: 0,
+            ran_before: 0,
             is_kept: false,
+            unasked: 0,
         }
     }
 
@@ -116,6 +127,9 @@ impl Accounts {
 
     /// Puts the time until now on the current account.
     fn book(&mut self) {
+        if !self.is_kept {
+            return;
+        }
         let now = local::ticks();
         let (account, stretch) = (self.current, now.saturating_sub(self.since));
         self.since = now;
@@ -158,6 +172,19 @@ impl Accounts {
         if excess > taken {
             self.scale_down(excess - taken);
         }
+        self.unasked += 1;
+        self.is_kept = self.unasked < UNASKED_MAX;
+    }
+
+    /// Somebody asks: from now on time is kept, if it was not.
+    fn keep(&mut self, ran: u64) {
+        self.unasked = 0;
+        if core::mem::replace(&mut self.is_kept, true) {
+            return;
+        }
+        self.rows.iter_mut().flatten().for_each(|row| row.ticks = 0);
+        (self.own, self.ended, self.awake, self.longest) = (0, 0, 0, (Account::OWN, 0));
+        (self.ran, self.ran_before, self.since) = (ran, ran, local::ticks());
     }
 
     /// Takes so many ticks from all accounts, of each in proportion to what it has.
@@ -171,9 +198,6 @@ impl Accounts {
     }
 
     fn open(&mut self, client: &str) -> Account {
-        if !core::mem::replace(&mut self.is_kept, true) {
-            self.since = local::ticks();
-        }
         let number = self.rows.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rows.push(None);
             self.rows.len() - 1
@@ -248,13 +272,12 @@ pub fn away<T>(work: impl FnOnce() -> T) -> T {
 
 /// As [`away`], and who is worked for next is not known.
 pub(crate) fn asleep<T>(sleep: impl FnOnce() -> T) -> T {
+    let is_kept = with(|executor| executor.accounts.is_kept);
+    if !is_kept {
+        return sleep();
+    }
     away(|| {
-        with(|executor| {
-            let accounts = &mut executor.accounts;
-            if accounts.is_kept {
-                accounts.current = Account::UNKNOWN;
-            }
-        });
+        with(|executor| executor.accounts.current = Account::UNKNOWN);
         sleep()
     })
 }
@@ -264,12 +287,13 @@ pub(crate) fn settle(ran: u64) {
     with(|executor| executor.accounts.settle(ran));
 }
 
-/// What the component did until now, and for whom. `ran`: ticks that it ran, by the kernel's
-/// account.
+/// What the component did since this was asked first, and for whom; nothing if that is now, or was
+/// long ago. `ran`: ticks that it ran, by the kernel's account.
 pub fn work(ran: u64) -> Work {
     settle(ran);
     with(|executor| {
-        let Accounts { rows, ended, own, .. } = &executor.accounts;
+        executor.accounts.keep(ran);
+        let Accounts { rows, ended, own, ran_before, .. } = &executor.accounts;
         let mut clients: Vec<(String, u64)> = Vec::new();
         for row in rows.iter().flatten() {
             match clients.iter_mut().find(|(client, _)| **client == *row.client) {
@@ -277,7 +301,7 @@ pub fn work(ran: u64) -> Work {
                 None => clients.push((row.client.to_string(), row.ticks)),
             }
         }
-        Work { clients, ended: *ended, own: *own }
+        Work { clients, ended: *ended, own: *own, ran: ran - ran_before }
     })
 }
 

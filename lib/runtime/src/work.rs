@@ -6,11 +6,10 @@ use executor::Platform;
 
 use crate::platform::{Machine, to_ns};
 
-/// What the component's tasks did until now, by client. Channels that clients have left are seen as
-/// such when they have been looked at: [`take_in_all`](crate::take_in_all).
+/// What the component's tasks did since this was asked first, by client. That a client has left is
+/// seen when its channel was looked at: [`take_in_all`](crate::take_in_all).
 pub fn work() -> Work {
-    let ran = Machine.ran_ticks();
-    let executor::Work { mut clients, ended, own } = executor::work(ran);
+    let executor::Work { mut clients, ended, own, ran } = executor::work(Machine.ran_ticks());
     clients.retain(|(_, ticks)| *ticks > 0);
     clients.sort_by_key(|(_, ticks)| Reverse(*ticks));
     let others = clients.split_off(clients.len().min(WORK_CLIENTS_MAX));

@@ -59,6 +59,7 @@ fn clients<const N: usize>(all: [(&str, u64); N]) -> Vec<(String, u64)> {
 #[test]
 fn who_asks_four_times_as_much_has_four_times_as_much_done() {
     run(async {
+        told().await;
         let ((often, _), (seldom, _)) = (client("linux-2"), client("linux-3"));
         for round in 0..40 {
             assert_eq!(often.labour(100).await, Ok(()));
@@ -76,6 +77,7 @@ fn who_asks_four_times_as_much_has_four_times_as_much_done() {
 #[test]
 fn a_successor_in_a_channel_begins_at_nothing() {
     run(async {
+        told().await;
         let (first, _) = client("linux-2");
         assert_eq!(first.labour(100).await, Ok(()));
         first.channel().close();
@@ -94,6 +96,7 @@ fn a_successor_in_a_channel_begins_at_nothing() {
 #[test]
 fn who_has_most_is_named_and_the_rest_is_told_as_one() {
     run(async {
+        told().await;
         let all: Vec<_> =
             (0..WORK_CLIENTS_MAX as u64 + 4).map(|number| (number, client(&format!("c{number}")))).collect();
         for (number, (client, _)) in &all {

@@ -4,9 +4,9 @@
 //! Of each core a line `core N`, then one for each of its domains: how long it ran, and whose
 //! scheduling contexts paid for that, the most first. A domain pays for itself unless others called
 //! its portals. What is in no row of its ledger is paid by `others`. A second line of a component
-//! with clients says for whom it was done, as it says itself a moment later, so of a little more
-//! time. Who works for clients that come by channels pays for them: the two lines differ, and the
-//! difference is what such clients do not pay.
+//! with clients says for whom it was done, as it says itself: since that was asked first, so the
+//! first answer has none. Who works for clients that come by channels pays for them: the two lines
+//! differ, and the difference is what such clients do not pay.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

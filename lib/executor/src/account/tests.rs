@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-use super::SETTLE_TICKS;
+use super::{SETTLE_TICKS, UNASKED_MAX};
 use crate::{
     Account, Platform, Work, away, block_on, close_account, end_account, open_account, pass, sleep_until, spawn, ticks,
     work, work_for, yield_now,
@@ -53,7 +53,7 @@ impl Platform for Shared {
 
 /// The names with what was done for each, and what for ended ones and for none.
 fn told(platform: &Shared) -> (Vec<(String, u64)>, u64, u64) {
-    let Work { clients, ended, own } = work(ticks() - platform.others.get());
+    let Work { clients, ended, own, .. } = work(ticks() - platform.others.get());
     (clients, ended, own)
 }
 
@@ -99,6 +99,7 @@ fn time_asleep_and_away_is_on_none_and_waking_on_whom_is_worked_for_first() {
     let platform = Shared::default();
     block_on(&platform, async {
         let one = open_account("one");
+        told(&platform);
         work_for(one);
         spawn(async {
             pass(3);
@@ -122,6 +123,7 @@ fn who_ends_is_told_with_the_ended_and_several_of_one_name_as_one() {
     let platform = Shared::default();
     block_on(&platform, async {
         let accounts = ["one", "one", "other"].map(open_account);
+        told(&platform);
         for (account, takes) in accounts.into_iter().zip([10, 20, 40]) {
             work_for(account);
             pass(takes);
@@ -189,14 +191,26 @@ fn what_others_had_in_many_stretches_is_taken_from_all() {
 }
 
 #[test]
-fn a_component_without_clients_reads_no_clock() {
+fn nothing_is_kept_before_somebody_asks_nor_when_nobody_did_for_long() {
     let platform = Shared::default();
     block_on(&platform, async {
+        let one = open_account("one");
+        work_for(one);
         spawn(async { pass(5) });
         sleep_until(100).await;
         pass(SETTLE_TICKS);
         away(|| pass(5));
         yield_now().await;
-        assert_eq!((told(&platform), platform.asked.get()), ((Vec::new(), 0, 0), 0));
+        assert_eq!((told(&platform), platform.asked.get()), ((clients([("one", 0)]), 0, 0), 0));
+        work_for(one);
+        pass(8);
+        assert_eq!(told(&platform).0, clients([("one", 8)]));
+        for _ in 0..UNASKED_MAX + 2 {
+            pass(SETTLE_TICKS);
+            work_for(one);
+            yield_now().await;
+        }
+        assert_eq!(platform.asked.get(), UNASKED_MAX);
+        assert_eq!(told(&platform), (clients([("one", 0)]), 0, 0), "it begins anew");
     });
 }
