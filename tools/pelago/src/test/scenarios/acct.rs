@@ -186,7 +186,7 @@ fn clients(bench: &Bench, cpus: u32) -> Result<()> {
     let mut system = bench.system().clone();
     system.linux.core = Placement::Preferred(vec![cpus - 1]);
     let asks = "i=0; while [ $i -lt $1 ]; do i=$((i+1)); [ -e /etc ]; done; echo $1 asked; while :; do sleep 99; done";
-    let script = format!("ask() {{ {asks}; }}; ask {ASKED} & ask {} & cat", ASKED / TIMES);
+    let script = format!("ask() {{ {asks}; }}; echo begins; read go; ask {ASKED} & ask {} & cat", ASKED / TIMES);
     let guest =
         bench.boot_system(&system, MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |_, machine| {
             machine.instruction_ns = Some(1);
@@ -194,6 +194,10 @@ fn clients(bench: &Bench, cpus: u32) -> Result<()> {
             Ok(())
         })?;
     with_console(guest, |guest| {
+        guest.expect("begins", LIMIT)?;
+        // From the first question on it is told for whom servers work.
+        ask(guest)?;
+        guest.tell(b"go\n")?;
         guest.expect(&format!("{} asked", ASKED / TIMES), LIMIT)?;
         guest.expect(&format!("{ASKED} asked"), LIMIT)?;
         let cores = ask(guest)?;
