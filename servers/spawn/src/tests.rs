@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use abi::DeathCause;
 use channel::{CallError, Layout, Peer};
-use contracts::endpoint::BindError;
+use contracts::endpoint::{BindError, Work};
 use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
 use contracts::monitor::*;
 use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use abi::{DeathCause, Handle};
 use channel::{Layout, Peer};
-use contracts::endpoint::{BindError, InjectedFault};
+use contracts::endpoint::{BindError, InjectedFault, Work};
 use contracts::monitor::*;
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnServer, serve_spawn};
 use runtime::now_ns;
