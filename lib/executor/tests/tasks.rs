@@ -37,6 +37,10 @@ impl Platform for Clock {
             0
         })
     }
+
+    fn ran_ticks(&self) -> u64 {
+        0
+    }
 }
 
 /// Lets all that is ready run.
@@ -252,6 +256,10 @@ impl Platform for Peer {
         self.sleeps.set(self.sleeps.get() + 1);
         self.is_answered.set(true);
         self.badge()
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        0
     }
 }
 
