@@ -74,7 +74,7 @@ pub enum InjectedFault {
 pub const WORK_CLIENTS_MAX: usize = 16;
 
 /// How long a component ran, by whom its tasks worked for, in nanoseconds. A component that asks
-/// another is that one's client, whoever its own client is.
+/// another is that one's client, even when it asks for a client of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Clients, by the names that their domains have, each once, the most first.

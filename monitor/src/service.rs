@@ -10,7 +10,6 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-use abi::pcore::runs;
 use abi::{Handle, ObjectType};
 use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring, queued};
 use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, InjectedFault, Wired, Work};
@@ -351,7 +350,7 @@ impl Service {
 
     /// What the domain of that id is called: a component of this core, this monitor, or, if it has
     /// ended, its id. Nobody (0) has no name.
-    fn domain_name(&self, id: DomainId) -> String {
+    pub(crate) fn domain_name(&self, id: DomainId) -> String {
         let is_own = || sys::cap_stat(Handle::SELF_DOMAIN).is_ok_and(|(_, own, _)| own == id);
         match self.registry.borrow().name_of(id) {
             Some(name) => name,
@@ -623,10 +622,7 @@ impl MonitorServer for Shared {
     }
 
     async fn work(&self, _: &Peer, core: u32, domain: DomainId) -> Result<Work, MonitorError> {
-        if self.is_here(core) {
-            return self.0.work_of(domain).await;
-        }
-        self.0.remote_core(core, |monitor| monitor.work(core, domain)).await
+        self.0.work(core, domain).await
     }
 
     async fn core_time(&self, _: &Peer, core: u32) -> Result<CoreTime, MonitorError> {
@@ -651,17 +647,7 @@ impl MonitorServer for Shared {
     }
 
     async fn core_use(&self, _: &Peer, core: u32) -> Result<CoreUse, MonitorError> {
-        if !self.0.is_first() || core >= self.0.cores() {
-            return Err(MonitorError::NoCore);
-        }
-        let (programs_ns, what, claimant) = kernel(sys::pcore_use(Handle::PCORE, core.into()))?;
-        let runs = match what {
-            runs::MONITOR => CoreRuns::Monitor,
-            runs::PROGRAM => CoreRuns::Program,
-            runs::KERNEL_CORE => CoreRuns::KernelCore,
-            _ => CoreRuns::Nothing,
-        };
-        Ok(CoreUse { runs, claimed_by: self.0.domain_name(claimant), programs_ns })
+        self.0.core_use(core)
     }
 
     async fn move_pages(&self, _: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {

@@ -368,15 +368,21 @@ impl Link {
     }
 
     /// Rings the peer if it sleeps.
+    #[inline(always)]
     pub fn flush(&self) {
         // Either the peer sees what was sent when it looks again before sleeping, or we see that it
         // sleeps.
         fence(Ordering::SeqCst);
-        let asleep = self.memory.asleep(self.side.other());
-        if asleep.load(Ordering::Relaxed) != 0 {
-            asleep.store(0, Ordering::Relaxed);
-            self.rung_at.set(self.writer.borrow().position());
-            self.doorbell.ring();
+        if self.memory.asleep(self.side.other()).load(Ordering::Relaxed) != 0 {
+            self.wake_peer();
         }
+    }
+
+    /// Mostly the peer is awake: apart, so that looking whether it sleeps stays short.
+    #[inline(never)]
+    fn wake_peer(&self) {
+        self.memory.asleep(self.side.other()).store(0, Ordering::Relaxed);
+        self.rung_at.set(self.writer.borrow().position());
+        self.doorbell.ring();
     }
 }

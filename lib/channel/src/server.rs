@@ -191,6 +191,7 @@ impl Peer {
         let inner = &self.inner;
         let change = inner.link.change();
         if change == Change::Restarted {
+            inner.work_for_client();
             inner.drop_work();
             let mut state = inner.state.borrow_mut();
             (state.over, state.heard) = (false, false);
@@ -347,6 +348,12 @@ impl Inner {
         state.room.drain(..).for_each(Waker::wake);
     }
 
+    /// What is done now is done for the client.
+    #[inline(always)]
+    fn work_for_client(&self) {
+        executor::work_for(self.account.get().unwrap_or(Account::OWN));
+    }
+
     /// The client ended: what was done for it is told apart from what is done for a successor.
     fn end_account(&self) {
         self.account.get().into_iter().for_each(executor::end_account);
@@ -383,6 +390,7 @@ struct ServerPort(Peer);
 impl ServerPort {
     fn take(&self, dispatch: &dyn Dispatch, header: Header, body: &[u8]) -> Result<(), Broken> {
         let inner = &self.0.inner;
+        inner.work_for_client();
         let mut state = inner.state.borrow_mut();
         state.heard = true;
         let is_full = state.serving.len() >= CALLS_MAX;
@@ -411,10 +419,10 @@ impl ServerPort {
     fn take_in(&self) {
         let inner = &self.0.inner;
         let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return };
-        executor::work_for(inner.account.get().unwrap_or(Account::OWN));
         self.0.look(&*dispatch);
         inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
         if inner.link.is_closed() && !inner.state.borrow().over {
+            inner.work_for_client();
             inner.drop_work();
             inner.state.borrow_mut().over = true;
             dispatch.closed(&self.0);

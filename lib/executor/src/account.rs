@@ -25,6 +25,7 @@
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use crate::{local, with};
 
@@ -54,9 +55,22 @@ struct Row {
     ticks: u64,
 }
 
+/// What each request and each task looks at, apart from all else.
+pub(crate) struct Now {
+    /// Who is worked for.
+    account: Cell<Account>,
+    /// Somebody asked for it: time is kept.
+    is_kept: Cell<bool>,
+}
+
+impl Now {
+    pub const fn new() -> Now {
+        Now { account: Cell::new(Account::OWN), is_kept: Cell::new(false) }
+    }
+}
+
 pub(crate) struct Accounts {
-    current: Account,
-    /// The clock when `current` began.
+    /// The clock when the account that is worked for became that.
     since: u64,
     /// By number; `None`: free.
     rows: Vec<Option<Row>>,
@@ -68,9 +82,7 @@ pub(crate) struct Accounts {
     /// Ticks that the component had run then, and when time began to be kept.
     ran: u64,
     ran_before: u64,
-    /// Somebody asked for it: time is kept.
-    is_kept: bool,
-    /// How often the kernel was asked since then.
+    /// How often the kernel was asked since somebody asked for it.
     unasked: u32,
 }
 
@@ -90,7 +102,6 @@ pub struct Work {
 impl Accounts {
     pub const fn new() -> Accounts {
         Accounts {
-            current: Account::OWN,
             since: 0,
             rows: Vec::new(),
             own: 0,
@@ -99,39 +110,24 @@ impl Accounts {
             longest: (Account::OWN, 0),
             ran: 0,
             ran_before: 0,
-            is_kept: false,
             unasked: 0,
         }
     }
 
-    /// The account of a task that is started now.
-    pub fn current(&self) -> Account {
-        if self.current == Account::UNKNOWN { Account::OWN } else { self.current }
-    }
-
     /// From now on that one is worked for.
-    #[inline(always)]
-    pub fn enter(&mut self, account: Account) {
-        if self.current != account {
-            self.pass_to(account);
-        }
-    }
-
-    #[inline(never)]
     fn pass_to(&mut self, account: Account) {
-        if self.current != Account::UNKNOWN {
-            self.book();
-        }
-        self.current = account;
+        self.book();
+        set_current(if account == Account::UNKNOWN { Account::OWN } else { account });
     }
 
-    /// Puts the time until now on the current account.
+    /// Puts the time until now on the account that is worked for; if that is not known yet, what
+    /// comes first gets it.
     fn book(&mut self) {
-        if !self.is_kept {
+        if current() == Account::UNKNOWN {
             return;
         }
         let now = local::ticks();
-        let (account, stretch) = (self.current, now.saturating_sub(self.since));
+        let (account, stretch) = (current(), now.saturating_sub(self.since));
         self.since = now;
         *self.ticks_of(account) += stretch;
         self.awake += stretch;
@@ -157,12 +153,10 @@ impl Accounts {
     /// The component ran for `ran` ticks, by the kernel's account: what is on accounts beyond that
     /// was others' time.
     fn settle(&mut self, ran: u64) {
-        if !self.is_kept {
+        if !is_kept() {
             return;
         }
-        if self.current != Account::UNKNOWN {
-            self.book();
-        }
+        self.book();
         let excess = self.awake.saturating_sub(ran.saturating_sub(self.ran));
         let (account, stretch) = core::mem::replace(&mut self.longest, (Account::OWN, 0));
         let taken = excess.min(stretch);
@@ -173,15 +167,16 @@ impl Accounts {
             self.scale_down(excess - taken);
         }
         self.unasked += 1;
-        self.is_kept = self.unasked < UNASKED_MAX;
+        set_kept(self.unasked < UNASKED_MAX);
     }
 
     /// Somebody asks: from now on time is kept, if it was not.
     fn keep(&mut self, ran: u64) {
         self.unasked = 0;
-        if core::mem::replace(&mut self.is_kept, true) {
+        if is_kept() {
             return;
         }
+        set_kept(true);
         self.rows.iter_mut().flatten().for_each(|row| row.ticks = 0);
         (self.own, self.ended, self.awake, self.longest) = (0, 0, 0, (Account::OWN, 0));
         (self.ran, self.ran_before, self.since) = (ran, ran, local::ticks());
@@ -211,7 +206,7 @@ impl Accounts {
         if account == Account::OWN {
             return;
         }
-        if self.current == account {
+        if is_kept() && current() == account {
             self.book();
         }
         self.ended += core::mem::take(self.ticks_of(account));
@@ -237,8 +232,8 @@ pub fn close_account(account: Account) {
     with(|executor| {
         let accounts = &mut executor.accounts;
         accounts.end(account);
-        if accounts.current == account {
-            accounts.current = Account::OWN;
+        if current() == account {
+            set_current(Account::OWN);
         }
         if let Some(row) = accounts.rows.get_mut(account.0 as usize) {
             *row = None;
@@ -247,39 +242,78 @@ pub fn close_account(account: Account) {
     });
 }
 
+/// Is time kept?
+#[inline(always)]
+pub(crate) fn is_kept() -> bool {
+    local::now(|now| now.is_kept.get())
+}
+
+fn set_kept(is_kept: bool) {
+    local::now(|now| now.is_kept.set(is_kept));
+}
+
+/// The account of a task that is started now.
+#[inline(always)]
+pub(crate) fn current() -> Account {
+    local::now(|now| now.account.get())
+}
+
+#[inline(always)]
+fn set_current(account: Account) {
+    local::now(|now| now.account.set(account));
+}
+
 /// From now on, until another is named, a task of another is polled or the component sleeps, that
 /// account is worked for.
 #[inline(always)]
 pub fn work_for(account: Account) {
-    with(|executor| executor.accounts.enter(account));
+    if is_kept() { pass_to(account) } else { set_current(account) }
+}
+
+#[cold]
+fn pass_to(account: Account) {
+    if current() != account {
+        with(|executor| executor.accounts.pass_to(account));
+    }
 }
 
 /// Does what gives the core to others: the time is on no account.
+#[inline(always)]
 pub fn away<T>(work: impl FnOnce() -> T) -> T {
-    let is_kept = with(|executor| {
-        let accounts = &mut executor.accounts;
-        if accounts.is_kept && accounts.current != Account::UNKNOWN {
-            accounts.book();
-        }
-        accounts.is_kept
-    });
+    let is_kept = is_kept();
+    if is_kept {
+        leave();
+    }
     let done = work();
     if is_kept {
-        with(|executor| executor.accounts.since = local::ticks());
+        come_back();
     }
     done
 }
 
 /// As [`away`], and who is worked for next is not known.
+#[inline(always)]
 pub(crate) fn asleep<T>(sleep: impl FnOnce() -> T) -> T {
-    let is_kept = with(|executor| executor.accounts.is_kept);
-    if !is_kept {
-        return sleep();
+    let is_kept = is_kept();
+    if is_kept {
+        leave();
+        set_current(Account::UNKNOWN);
     }
-    away(|| {
-        with(|executor| executor.accounts.current = Account::UNKNOWN);
-        sleep()
-    })
+    let slept = sleep();
+    if is_kept {
+        come_back();
+    }
+    slept
+}
+
+#[cold]
+fn leave() {
+    with(|executor| executor.accounts.book());
+}
+
+#[cold]
+fn come_back() {
+    with(|executor| executor.accounts.since = local::ticks());
 }
 
 /// Compares with the kernel's account, by which the component ran for `ran` ticks since it began.

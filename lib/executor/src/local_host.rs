@@ -5,15 +5,21 @@ use core::mem::ManuallyDrop;
 use std::thread_local;
 
 use crate::Executor;
+use crate::account::Now;
 
 thread_local! {
     /// Never dropped, as in a component: tasks and ports would look for it while it goes.
     static EXECUTOR: ManuallyDrop<RefCell<Executor>> = const { ManuallyDrop::new(RefCell::new(Executor::new())) };
+    static NOW: Now = const { Now::new() };
     static TICKS: Cell<u64> = const { Cell::new(1) };
 }
 
 pub fn with<T>(work: impl FnOnce(&RefCell<Executor>) -> T) -> T {
     EXECUTOR.with(|executor| work(executor))
+}
+
+pub fn now<T>(work: impl FnOnce(&Now) -> T) -> T {
+    NOW.with(work)
 }
 
 /// What [`pass`] was told, and 1.

@@ -8,7 +8,7 @@ use core::pin::Pin;
 use core::ptr;
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-use crate::{Account, with};
+use crate::{Account, account, with};
 
 /// A task as it is kept.
 pub type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
@@ -132,7 +132,7 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskId {
 /// Starts a task that lies on the heap already.
 fn spawn_boxed(future: BoxedTask) -> TaskId {
     with(|executor| {
-        let task = executor.tasks.reserve(executor.accounts.current());
+        let task = executor.tasks.reserve(account::current());
         if let Some(entry) = executor.tasks.entry(task) {
             entry.future = Some(future);
         }
@@ -143,7 +143,7 @@ fn spawn_boxed(future: BoxedTask) -> TaskId {
 
 /// Names a task whose future will come by [`begin`].
 pub fn reserve() -> TaskId {
-    with(|executor| executor.tasks.reserve(executor.accounts.current()))
+    with(|executor| executor.tasks.reserve(account::current()))
 }
 
 /// Starts the reserved task and polls it at once: what needs not wait has ended then. Not to be
@@ -160,12 +160,8 @@ pub fn abort(task: TaskId) {
 
 /// Polls the next ready task; false if there is none.
 pub(crate) fn poll_next() -> bool {
-    let next = with(|executor| {
-        let (task, future, account) = executor.tasks.take_next()?;
-        executor.accounts.enter(account);
-        Some((task, future))
-    });
-    let Some((task, future)) = next else { return false };
+    let Some((task, future, account)) = with(|executor| executor.tasks.take_next()) else { return false };
+    account::work_for(account);
     poll(task, future);
     true
 }

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
 
-use crate::{Account, Executor, Rank, account, port, task, timer, with};
+use crate::{Account, Rank, account, port, task, timer, with};
 
 /// What the executor needs from below.
 pub trait Platform {
@@ -39,23 +39,15 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
     with(|executor| executor.tasks.wake(task::MAIN));
     loop {
         receive(platform, true, false);
-        if with(|executor| take_main(executor))
-            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-        {
-            port::flush();
-            return output;
+        if with(|executor| executor.tasks.take_main_ready()) {
+            account::work_for(Account::OWN);
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                port::flush();
+                return output;
+            }
         }
         work(platform, true);
     }
-}
-
-/// Is the main future to be polled? It works for no client.
-fn take_main(executor: &mut Executor) -> bool {
-    let is_ready = executor.tasks.take_main_ready();
-    if is_ready {
-        executor.accounts.enter(Account::OWN);
-    }
-    is_ready
 }
 
 /// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep:
@@ -89,15 +81,11 @@ pub fn is_due(now_ns: u64) -> bool {
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
 /// then.
 fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
-    let (looks, posted, is_quiet, is_unsettled) = with(|executor| {
+    let (looks, posted, is_quiet) = with(|executor| {
         executor.begin_turn();
         let is_quiet = executor.tasks.ready_count() == 0 && executor.ports.are_cold();
-        let is_unsettled = executor.accounts.is_unsettled();
-        (executor.looks() || must, executor.signals.take_posted(), is_quiet, is_unsettled)
+        (executor.looks() || must, executor.signals.take_posted(), is_quiet)
     });
-    if is_unsettled {
-        account::settle(platform.ran_ticks());
-    }
     if is_quiet && !looks && posted == 0 {
         return;
     }
@@ -107,6 +95,9 @@ fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
     run_ready();
     port::poll_hot(Rank::Request);
     if looks {
+        if with(|executor| executor.accounts.is_unsettled()) {
+            account::settle(platform.ran_ticks());
+        }
         let now_ns = platform.now_ns();
         timer::expire(now_ns);
         if may_sleep && with(|executor| executor.sweeps(now_ns)) {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use super::{SETTLE_TICKS, UNASKED_MAX};
+use crate::turn::WORK_BETWEEN_LOOKS;
 use crate::{
     Account, Platform, Work, away, block_on, close_account, end_account, open_account, pass, sleep_until, spawn, ticks,
     work, work_for, yield_now,
@@ -66,6 +67,13 @@ fn request(account: Account, takes: u64) {
     work_for(account);
     spawn(async move { pass(takes) });
     pass(1);
+}
+
+/// So many turns that the kernel is asked if it is time to.
+async fn turns() {
+    for _ in 0..WORK_BETWEEN_LOOKS {
+        yield_now().await;
+    }
 }
 
 #[test]
@@ -167,7 +175,7 @@ fn what_others_had_is_taken_from_the_longest_stretch_and_the_kernel_is_asked_sel
             work_for(Account::OWN);
             yield_now().await;
         }
-        yield_now().await;
+        turns().await;
         assert_eq!(platform.asked.get(), 1, "once when the clock said that much");
         assert_eq!(told(&platform), (clients([("one", 8 * 1001), ("other", 8 * 101 + 1)]), 0, 0));
     });
@@ -200,7 +208,7 @@ fn nothing_is_kept_before_somebody_asks_nor_when_nobody_did_for_long() {
         sleep_until(100).await;
         pass(SETTLE_TICKS);
         away(|| pass(5));
-        yield_now().await;
+        turns().await;
         assert_eq!((told(&platform), platform.asked.get()), ((clients([("one", 0)]), 0, 0), 0));
         work_for(one);
         pass(8);
@@ -208,7 +216,7 @@ fn nothing_is_kept_before_somebody_asks_nor_when_nobody_did_for_long() {
         for _ in 0..UNASKED_MAX + 2 {
             pass(SETTLE_TICKS);
             work_for(one);
-            yield_now().await;
+            turns().await;
         }
         assert_eq!(platform.asked.get(), UNASKED_MAX);
         assert_eq!(told(&platform), (clients([("one", 0)]), 0, 0), "it begins anew");
