@@ -367,7 +367,9 @@ tools bash coreutils diffutils dropbear-bin findutils git grep gzip mawk perl se
 nightly_roots='node nodejs
 python coreutils netbase python3 libpython3.11-testsuite
 gcc make gcc libc6-dev coreutils
+java openjdk-17-jre-headless
 php php-cli
+mariadb mariadb-server-core mariadb-client-core coreutils grep sed util-linux
 postgres postgresql-15 coreutils grep util-linux
 ruby ruby'
 # In every root. usr-is-merged stands for a script that has to run and needs all of perl.

@@ -22,6 +22,8 @@ pub enum Origin {
     GoWithC(&'static str),
     /// A program of `servers/tokio`.
     Tokio(&'static str),
+    /// A class of `servers/`, at `/classes` of a root with Debian's Java.
+    Java(&'static str),
 }
 
 impl Origin {
@@ -38,6 +40,7 @@ impl Origin {
             Origin::Go(name) => go(name, "0"),
             Origin::GoWithC(name) => go(name, "1"),
             Origin::Tokio(name) => tokio(name),
+            Origin::Java(name) => java(name),
         }
     }
 }
@@ -61,6 +64,20 @@ fn go(name: &str, with_c: &str) -> Result<Vec<String>> {
     let output = cargo::timed(|| child::output(&mut build, cargo::BUILD_LIMIT))?;
     ensure!(output.status.success(), "go build: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(vec![program.display().to_string()])
+}
+
+fn java(name: &str) -> Result<Vec<String>> {
+    let Some(javac) = crate::host::path::find("javac") else {
+        bail!(Skip::Package { program: "javac", package: "openjdk-17-jdk-headless" });
+    };
+    let classes = place::cache().join("java");
+    let mut build = Command::new(javac);
+    build.args(["--release", "17", "-d"]).arg(&classes).arg(source(&format!("{name}.java")));
+    let output = cargo::timed(|| child::output(&mut build, cargo::BUILD_LIMIT))?;
+    ensure!(output.status.success(), "javac: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let mut words = Origin::Root("java").words()?;
+    words.extend(["-m".into(), "1500M".into(), "-v".into(), format!("{}:/classes", classes.display())]);
+    Ok(words)
 }
 
 /// Its crates come from the registry, once.

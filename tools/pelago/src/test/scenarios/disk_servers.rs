@@ -5,9 +5,10 @@
 //! syncs each write. The disk's server dies under it, and the one that encrypts, and nobody hears
 //! of it; the emulator is killed; the volume's server dies, and redis ends, as its file is lost to
 //! it. In the run after each of these every write is there that a client had the answer to.
-//! `disk-servers/postgres`: the same with rows of Debian's PostgreSQL, until the emulator is
-//! killed.
+//! `disk-servers/postgres`, `disk-servers/mariadb`: the same with rows of Debian's PostgreSQL and
+//! MariaDB, until the emulator is killed.
 
+mod mariadb;
 mod postgres;
 mod redis;
 
@@ -42,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 type Kept = [u64; CLIENTS];
 
 pub fn scenarios() -> Vec<Scenario> {
-    redis::scenarios().into_iter().chain([postgres::scenario()]).collect()
+    redis::scenarios().into_iter().chain([postgres::scenario(), mariadb::scenario()]).collect()
 }
 
 /// Connects the client of that number to a port; it waits so long for the first answer.

@@ -143,7 +143,7 @@ const NGINX_CASE: Case = Case {
     ..WEB
 };
 const PYTHON_CASE: Case = Case { origin: Origin::Root("gunicorn"), words: SERVE, ..WEB };
-const CASES: [Case; 22] = [
+const CASES: [Case; 23] = [
     Case {
         name: "redis",
         origin: Origin::Root("redis"),
@@ -262,6 +262,13 @@ const CASES: [Case; 22] = [
         origin: Origin::Root("node"),
         words: &["node", "/served/serve.js"],
         beside: ("serve.js", NODE),
+        nightly: true,
+        ..WEB
+    },
+    Case {
+        name: "java",
+        origin: Origin::Java("Serve"),
+        words: &["/usr/lib/jvm/java-17-openjdk-amd64/bin/java", "-cp", "/classes", "Serve"],
         nightly: true,
         ..WEB
     },
