@@ -19,6 +19,15 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
+/// What leads published ports to the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Network {
+    /// passt; where it is missing, the emulator
+    Passt,
+    /// The emulator's own network: slow for many clients at once
+    Emulator,
+}
+
 /// The program we run, and Debian's package of it.
 pub const PROGRAM: &str = "passt";
 /// Number of its end of the pair in its process.

@@ -15,7 +15,7 @@ use crate::machine::console_filter::{ConsoleFilter, Detail};
 use crate::machine::control;
 use crate::machine::emulator::{Drive, Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
-use crate::machine::passt::{self, Passt};
+use crate::machine::passt::{self, Network, Passt};
 use crate::machine::streams::{self, Streams};
 use crate::run::stop::Stopper;
 use anyhow::{Context, Result, bail};
@@ -53,6 +53,9 @@ pub struct Options {
     /// an address is given
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub publish: Vec<Forward>,
+    /// What leads published ports to the guest
+    #[arg(long, value_enum, default_value = "passt")]
+    pub network: Network,
     /// Copy a file or folder into the guest before it starts
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub volume: Vec<Volume>,
@@ -136,7 +139,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Declared before the guest, so it ends after it.
-    let _passt = forward_ports(&mut machine);
+    let _passt = forward_ports(&mut machine, options.network);
     // Nobody else of us has it until the guest has ended.
     let disk = disk.map(Disk::made).transpose()?;
     let is_carried = has_console_device(&system(options)?);
@@ -188,8 +191,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Starts what forwards the machine's ports; without it the emulator does.
-fn forward_ports(machine: &mut Machine) -> Option<Passt> {
-    if machine.forwards.is_empty() {
+fn forward_ports(machine: &mut Machine, network: Network) -> Option<Passt> {
+    if machine.forwards.is_empty() || network == Network::Emulator {
         return None;
     }
     match passt::connect(&machine.forwards) {

@@ -9,9 +9,10 @@ use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Asks for what is missing, and ends with the status that it is given.
 const ASKS: &str = "#include <stdlib.h>\n#include <sys/ptrace.h>\n\
@@ -34,14 +35,34 @@ int main(void) {
 }
 "#;
 
+/// A server that speaks first: greets one client and ends when that has left.
+const GREETS: &str = r#"
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(25) };
+    int server = socket(AF_INET, SOCK_STREAM, 0), client;
+    char rest;
+    if (bind(server, (struct sockaddr *)&address, sizeof address) < 0 || listen(server, 8) < 0) return 1;
+    puts("ready");
+    fflush(stdout);
+    if ((client = accept(server, NULL, NULL)) < 0 || write(client, "220 here\n", 9) != 9) return 2;
+    return read(client, &rest, 1) != 0;
+}
+"#;
+const GREETING_LIMIT: Duration = Duration::from_secs(30);
+
 /// A package's file that every Debian has.
 const OF_ETC_OR_LIB: &str = "/usr/lib/os-release";
 
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 6] = [
+    let all: [(&str, Body); 7] = [
         ("host", host),
+        ("greeting", greeting),
         ("background", background),
         ("refused", refused),
         ("belongs", belongs),
@@ -77,6 +98,27 @@ fn greet(listener: &TcpListener) -> std::io::Result<()> {
     // Closed with something unread, the connection would be reset. A request is one segment.
     client.read(&mut [0; 4096]).map(drop)?;
     client.write_all(b"HTTP/1.0 200 OK\r\n\r\ngreetings from the host\n")
+}
+
+/// A client that waits for the server to speak first is greeted, by the emulator's own network.
+fn greeting() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let program = folder.path().join("greets");
+    crate::host::files::write(&program, &checks::compile(GREETS)?)?;
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
+    let port = port::free()?;
+    let (forward, path) = (format!("{port}:25"), program.display().to_string());
+    let mut run = Running::start(&["--accel", "tcg", "--network", "emulator", "-p", &forward, &path], &[])?;
+    run.expect("ready")?;
+    let mut client = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
+    client.set_read_timeout(Some(GREETING_LIMIT))?;
+    let mut greeting = [0; 9];
+    client.read_exact(&mut greeting).context("no greeting")?;
+    ensure!(&greeting == b"220 here\n", "the greeting is {greeting:?}");
+    drop(client);
+    let status = run.finish()?;
+    ensure!(status.success(), "{status}: {:?}", run.seen);
+    Ok(())
 }
 
 /// A server that goes into the background ends the machine, and the tool says why and what to do.

@@ -32,7 +32,8 @@ fn mariadb() -> Result<()> {
     let script = disk.folder.path().join("mariadb.sh");
     crate::host::files::write(&script, SCRIPT.as_bytes())?;
     let script = format!("{}:/mariadb.sh", script.display());
-    let options = ["-m", "1500M", "-v", &script];
+    // MariaDB speaks first, which Debian 12's passt does not wait for.
+    let options = ["--network", "emulator", "-m", "1500M", "-v", &script];
     let none = [0; CLIENTS];
     let mut run = disk.start(&SERVER, (",size=512M", &options), &none)?;
     let faults = ["kill disk", "hang disk"];
