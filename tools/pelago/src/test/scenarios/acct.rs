@@ -1,9 +1,11 @@
 //! Tier 2: `acct` (NOVA, section 2). All time of a core is in its books: domains that are there,
 //! those that have ended, the kernel and idling are the clock, within 1 %. A client pays for what
 //! servers do in its calls: `acct/calls/*`. What a server does for clients that come by channels is
-//! told by client: `acct/clients/*`.
+//! told by client: `acct/clients/*`. What comes from the network unasked is on the bill of the
+//! card's driver and of IP, and of nobody else: `acct/flood/*`.
 
 use super::crypto_calls;
+use super::damaged_frames::{self, Wire};
 use super::disk_calls::{self, FOREVER};
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Accelerator;
@@ -33,6 +35,13 @@ const RATIO: std::ops::RangeInclusive<u64> = 350..=450;
 /// Of a server's time hundredths that are done for the two.
 const FOR_BOTH_MIN: u64 = 40;
 
+/// A program that computes for ever.
+const COMPUTES: &str = "echo begins; while :; do :; done";
+/// Frames that nobody asked for.
+const FLOOD: usize = 8000;
+/// Microseconds that the driver takes for one, at least.
+const FRAME_US: u64 = 1;
+
 pub fn scenarios() -> Vec<Scenario> {
     let all = [(MachineType::Q35, 1), (MachineType::Q35, 4), (MachineType::MicrovmMmio, 2)];
     let whole = all.map(|(machine, cpus)| {
@@ -40,7 +49,12 @@ pub fn scenarios() -> Vec<Scenario> {
     });
     let clients =
         [1, 2].map(|cpus| Scenario::shared(2, format!("acct/clients/q35/{cpus}"), move |bench| clients(bench, cpus)));
-    whole.into_iter().chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)]).chain(clients).collect()
+    whole
+        .into_iter()
+        .chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)])
+        .chain(clients)
+        .chain([Scenario::shared(2, "acct/flood/q35/1".into(), flood)])
+        .collect()
 }
 
 /// A core's books.
@@ -214,6 +228,38 @@ fn clients(bench: &Bench, cpus: u32) -> Result<()> {
         // On another core it pays for what it does for them, and that is seen.
         let theirs = [often, seldom].map(|name| fs.paid_by(name));
         ensure!(cpus == 1 || theirs == [0, 0], "programs of another core paid {theirs:?} us");
+        Ok(())
+    })
+}
+
+/// A flood of unasked-for ARP is paid by the card's driver, whose interrupts have time of their own,
+/// and by IP: the program that it interrupts pays nothing.
+fn flood(bench: &Bench) -> Result<()> {
+    let (wire, ports) = Wire::new()?;
+    let guest = bench.boot(MachineType::Q35, 1, &["busybox", "sh", "-c", COMPUTES], |_, machine| {
+        machine.frames = Some(ports);
+        machine.command_line.push(damaged_frames::ADDRESSES.to_owned());
+        Ok(())
+    })?;
+    with_console(guest, |guest| {
+        guest.expect("begins", LIMIT)?;
+        wire.ping(1).context("before the flood")?;
+        let before = ask(guest)?;
+        wire.flood(FLOOD)?;
+        wire.ping(2).context("after the flood")?;
+        let after = ask(guest)?;
+        check(&after)?;
+        for name in ["virtio-net", "ip"] {
+            let of = |cores: &[Core], payers: &[&str]| -> Result<u64> {
+                let domain = cores[0].domains.get(name).with_context(|| format!("there is no {name}"))?;
+                Ok(payers.iter().map(|payer| domain.paid_by(payer)).sum())
+            };
+            let more = |payers: &[&str]| Ok::<_, anyhow::Error>(of(&after, payers)? - of(&before, payers)?);
+            let (own, programs) = (more(&["itself", "virtio-net", "ip"])?, more(&["linux-1", "tcp", "others"])?);
+            println!("     {FLOOD} frames: {name} and those below it paid {own} us for it, others {programs} us");
+            ensure!(name == "ip" || own >= FRAME_US * FLOOD as u64, "{name} took {own} us for {FLOOD} frames");
+            ensure!(PART * programs <= own, "of {name}'s time others paid {programs} us, and it {own} us");
+        }
         Ok(())
     })
 }

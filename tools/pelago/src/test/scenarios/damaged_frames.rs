@@ -31,8 +31,9 @@ const GUEST_MAC: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
 const GUEST_IP: [u8; 4] = [10, 0, 2, 15];
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 const OUR_IP: [u8; 4] = [10, 0, 2, 77];
+pub const ADDRESSES: &str = "pelago.ip=10.0.2.15/24,10.0.2.77";
 /// Frames for others come too: whom a frame is for may be damaged.
-const COMMAND_LINE: &str = "pelago.ip=10.0.2.15/24,10.0.2.77 pelago.promiscuous";
+const PROMISCUOUS: &str = "pelago.promiscuous";
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;
 const TCP_AT: usize = ETHERNET_BYTES + IP_BYTES;
@@ -55,17 +56,14 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn check(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
-    let ours = UdpSocket::bind("127.0.0.1:0").context("no free port")?;
-    let emulators = UdpSocket::bind("127.0.0.1:0").context("no free port")?.local_addr()?.port();
-    ours.connect(("127.0.0.1", emulators))?;
-    let our_port = ours.local_addr()?.port();
+    let (wire, ports) = Wire::new()?;
     let guest = bench.boot(machine, cpus, &web::SERVER, |root, machine: &mut Machine| {
-        machine.frames = Some((emulators, our_port));
-        machine.command_line.push(COMMAND_LINE.to_owned());
+        machine.frames = Some(ports);
+        machine.command_line.extend([ADDRESSES, PROMISCUOUS].map(str::to_owned));
         root.file("root/www/file", 0o644, PAGE.to_vec());
         Ok(())
     })?;
-    with_console(guest, |guest| under_fire(guest, &Wire { socket: ours }))
+    with_console(guest, |guest| under_fire(guest, &wire))
 }
 
 fn under_fire(guest: &mut Guest, wire: &Wire) -> Result<()> {
@@ -91,11 +89,32 @@ fn under_fire(guest: &mut Guest, wire: &Wire) -> Result<()> {
 }
 
 /// The other end of the guest's cable, and the one host there.
-struct Wire {
+pub struct Wire {
     socket: UdpSocket,
 }
 
 impl Wire {
+    /// Also ports of this machine: the emulator's, and ours.
+    pub fn new() -> Result<(Wire, (u16, u16))> {
+        let socket = UdpSocket::bind("127.0.0.1:0").context("no free port")?;
+        let emulators = UdpSocket::bind("127.0.0.1:0").context("no free port")?.local_addr()?.port();
+        socket.connect(("127.0.0.1", emulators))?;
+        let ours = socket.local_addr()?.port();
+        Ok((Wire { socket }, (emulators, ours)))
+    }
+
+    /// Tells the guest so many times who we are, which it did not ask.
+    pub fn flood(&self, frames: usize) -> Result<()> {
+        let unsolicited = arp(2, GUEST_MAC);
+        for number in 1..=frames {
+            self.send(&unsolicited)?;
+            if number % BURST == 0 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+
     fn send(&self, frame: &[u8]) -> Result<()> {
         self.socket.send(frame).map(drop).context("the emulator takes no frames")
     }
@@ -120,7 +139,7 @@ impl Wire {
     }
 
     /// Sends echo requests until one is answered.
-    fn ping(&self, number: u16) -> Result<()> {
+    pub fn ping(&self, number: u16) -> Result<()> {
         let limit = Instant::now() + ANSWER_LIMIT;
         while Instant::now() < limit {
             self.send(&echo_request(number))?;
