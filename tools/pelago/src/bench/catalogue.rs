@@ -133,6 +133,11 @@ const fn server(name: &'static str, unit: Unit, server: Server, figure: usize) -
     Entry { name, unit, counts: matches!(unit, Unit::PerSecond), paper: "", source }
 }
 
+/// Its clients are on this machine only, so that nothing is counted.
+const fn pgbench(name: &'static str, unit: Unit, figure: usize) -> Entry {
+    Entry { counts: false, ..server(name, unit, Server::Postgres, figure) }
+}
+
 const fn program(name: &'static str, paper: &'static str) -> Entry {
     Entry { name, unit: Unit::Ns, counts: true, paper, source: Source::Program { row: name, made: Made::AsItIs } }
 }
@@ -195,6 +200,10 @@ pub const ENTRIES: &[Entry] = &[
     server("cpu-per-request/go", Unit::Us, Server::Go, 1),
     server("page-keep-alive/node", Unit::PerSecond, Server::Node, 0),
     server("cpu-per-request/node", Unit::Us, Server::Node, 1),
+    pgbench("pgbench/1-client", Unit::PerSecond, 0),
+    pgbench("pgbench/4-clients", Unit::PerSecond, 2),
+    pgbench("cpu-per-request/pgbench/1-client", Unit::Us, 1),
+    pgbench("cpu-per-request/pgbench/4-clients", Unit::Us, 3),
     program("known-loop", ""),
     program("getpid", ""),
     program("getppid", ""),

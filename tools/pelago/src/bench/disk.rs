@@ -4,7 +4,7 @@
 use super::catalogue::{Entry, Made, Source};
 use super::program::{self, Counting, Seen};
 use super::results::{Results, Unit};
-use super::systems::{Boot, Side, Systems};
+use super::systems::{Boot, DISK_MODULE, Side, Systems};
 use crate::bench::counts::{self, Count};
 use crate::bench::peer::Linux;
 use crate::bench::plugin::{Mode, Plugin};
@@ -32,9 +32,8 @@ const SQLITE: &str = "sqlite3";
 const DMSETUP: &str = "dmsetup";
 /// The measuring program within Linux's root.
 const MEASURE: &str = "/bin/measure";
-/// What Linux loads for a disk, and for an encrypted one: the cipher by the processor's
-/// instructions, and what it is a mode of.
-const MODULE: &str = "virtio_blk";
+/// What Linux loads for an encrypted disk: the cipher by the processor's instructions, and what it
+/// is a mode of.
 const MODULES_ENCRYPTED: [&str; 4] = ["aesni-intel", "xts", "dm-mod", "dm-crypt"];
 
 /// Measures what was chosen on one system and adds it: times, or with a plugin instructions.
@@ -97,6 +96,23 @@ fn kept((mut guest, folder): (Guest, tempfile::TempDir)) -> Result<Guest> {
     Ok(guest)
 }
 
+/// Makes a disk of that size with an ext4 file system, in which is what is in `tree`.
+pub fn format(file: &Path, bytes: u64, tree: Option<&Path>) -> Result<()> {
+    let image = std::fs::File::create(file).and_then(|file| file.set_len(bytes));
+    image.with_context(|| format!("cannot make {}", file.display()))?;
+    let program = "mkfs.ext4";
+    let mkfs = path::find_of_root(program).ok_or(Skip::Package { program, package: "e2fsprogs" })?;
+    let mut command = Command::new(mkfs);
+    command.args(["-q", "-F", "-b", "4096", "-O", "64bit,metadata_csum", "-E"]);
+    command.arg("lazy_itable_init=0,lazy_journal_init=0");
+    if let Some(tree) = tree {
+        command.arg("-d").arg(tree);
+    }
+    let made = child::output(command.arg(file), child::SHORT)?;
+    ensure!(made.status.success(), "{program}: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(())
+}
+
 /// A fresh one.
 struct Disk {
     file: PathBuf,
@@ -112,15 +128,7 @@ impl Disk {
             let bytes: Vec<u8> = (0..COLD_BYTES / 4096).flat_map(block).collect();
             files::write(&tree.join(name), &bytes)?;
         }
-        let image = std::fs::File::create(&file).and_then(|file| file.set_len(DISK_BYTES));
-        image.with_context(|| format!("cannot make {}", file.display()))?;
-        let program = "mkfs.ext4";
-        let mkfs = path::find_of_root(program).ok_or(Skip::Package { program, package: "e2fsprogs" })?;
-        let mut command = Command::new(mkfs);
-        command.args(["-q", "-F", "-b", "4096", "-O", "64bit,metadata_csum", "-E"]);
-        command.args(["lazy_itable_init=0,lazy_journal_init=0", "-d"]).args([&tree, &file]);
-        let made = child::output(&mut command, child::SHORT)?;
-        ensure!(made.status.success(), "{program}: {}", String::from_utf8_lossy(&made.stderr));
+        format(&file, DISK_BYTES, Some(&tree))?;
         std::fs::remove_dir_all(&tree).context("cannot remove a temporary folder")?;
         let mut handover = None;
         if is_encrypted {
@@ -135,10 +143,11 @@ impl Disk {
     /// Boots with it, and with the measuring program, which is to do rows of these names.
     fn boot(&self, systems: &Systems, side: Side, boot: Boot, rows: &[&str]) -> Result<Guest> {
         let drive = Drive { file: self.file.clone(), is_read_only: false };
+        let boot = Boot { drive: Some(drive), ..boot };
         let run = ["run".to_owned(), boot.cpus.to_string()];
         let run: Vec<&str> = run.iter().map(String::as_str).chain(rows.iter().copied()).collect();
         if side == Side::Linux {
-            let mut linux = Linux::find(Some(systems.measure()))?.with_module(MODULE);
+            let mut linux = Linux::find(Some(systems.measure()))?.with_module(DISK_MODULE);
             if self.handover.is_some() {
                 linux = MODULES_ENCRYPTED.into_iter().fold(linux, Linux::with_module);
             }
@@ -146,7 +155,6 @@ impl Disk {
             let words: Vec<&str> = ["busybox", "sh", "-c", &script, "sh"].into_iter().chain(run).collect();
             return linux.boot(linux.machine(boot.cpus, systems.accelerator()), &words, |archive, machine| {
                 boot.adjust(machine, systems.memory_bytes());
-                machine.drive = Some(drive);
                 self.add_to_linux(archive, systems.measure())
             });
         }
@@ -160,7 +168,6 @@ impl Disk {
         testbed.boot(boot.machine, boot.cpus, &words, |archive, machine| {
             add_sqlite(archive)?;
             boot.adjust(machine, systems.memory_bytes());
-            machine.drive = Some(drive);
             Ok(())
         })
     }

@@ -161,7 +161,8 @@ fn measure(options: &Options) -> Result<Results> {
     let wanted = |entry: &&Entry| options.wants(entry.name) && !(options.name.is_empty() && entry.by_name());
     let chosen: Vec<&Entry> = ENTRIES.iter().filter(wanted).collect();
     ensure!(!chosen.is_empty(), "no row has such a name; `./pelago bench --list` prints them");
-    let memory_bytes = layouts::memory_bytes(&chosen, &options.cpus).max(systems::MEMORY_BYTES);
+    let needed = [layouts::memory_bytes(&chosen, &options.cpus), servers::memory_bytes(&chosen)];
+    let memory_bytes = needed.into_iter().fold(systems::MEMORY_BYTES, u64::max);
     systems::check_memory(memory_bytes)?;
     let inside = chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. }));
     let systems = Systems::prepare(options.accel, inside, memory_bytes, options.instruments.functions)?;

@@ -1,18 +1,20 @@
-//! Servers that nobody here wrote, under load from this machine: redis by its own benchmark, nginx,
-//! Go's and node's HTTP servers by connections that are kept. Both systems are given the same
-//! files.
+//! Servers that nobody here wrote, under load from this machine: redis and, on a disk, PostgreSQL
+//! by their own benchmarks, nginx, Go's and node's HTTP servers by connections that are kept. Both
+//! systems are given the same files.
 
+use super::catalogue::{Entry, Source};
 use super::clients::{self, kept};
-use super::outside::cpu_us;
-use super::systems::{Boot, PAGE_BYTES, Side, Systems};
+use super::disk;
+use super::outside::{Experiment, cpu_us};
+use super::systems::{Boot, DISK_PATH, PAGE_BYTES, Side, Systems};
 use crate::bench::plugin::Instruments;
 use crate::host::port;
 use crate::host::{child, files};
 use crate::image::archive::Archive;
-use crate::image::built::Origin;
+use crate::image::built::{Origin, POSTGRES};
 use crate::image::machine_type::MachineType;
 use crate::image::rootfs;
-use crate::machine::emulator::Forward;
+use crate::machine::emulator::{Drive, Forward};
 use crate::machine::guest::Guest;
 use crate::machine::passt;
 use anyhow::{Context, Result, bail, ensure};
@@ -30,6 +32,10 @@ const CLIENTS: usize = 4;
 const REQUESTS: usize = 250;
 /// Clients of redis, and requests of all together in each pass.
 const OF_REDIS: [(usize, usize); 2] = [(1, 1000), (50, 5000)];
+const DISK_BYTES: u64 = 512 << 20;
+/// Clients of PostgreSQL, and transactions of each in each pass: each is some statements and a
+/// commit that is on the disk before it is answered.
+const OF_POSTGRES: [(usize, usize); 2] = [(1, 40), (4, 20)];
 const NGINX: &str = "daemon off; master_process off; error_log /dev/stderr crit; pid /tmp/nginx.pid;\n\
     events { worker_connections 64; }\n\
     http { access_log off; client_body_temp_path /tmp/b; proxy_temp_path /tmp/p; fastcgi_temp_path /tmp/f;\n\
@@ -49,6 +55,8 @@ pub enum Server {
     Go,
     /// `http`, which answers from memory.
     Node,
+    /// pgbench's own transactions, by one client and by four.
+    Postgres,
 }
 
 /// Where the programs are that are in no root.
@@ -63,11 +71,22 @@ struct Parts {
     words: Vec<String>,
     port: u16,
     settings: Option<(&'static str, &'static str)>,
+    /// It keeps its files on a disk.
+    has_disk: bool,
+}
+
+/// What each guest needs for rows of these servers, if more than others: Linux holds PostgreSQL's
+/// root twice while it unpacks it.
+pub fn memory_bytes(chosen: &[&Entry]) -> u64 {
+    let is_large = |entry: &&&Entry| {
+        matches!(entry.source, Source::Outside { experiment: Experiment::Server(Server::Postgres), .. })
+    };
+    if chosen.iter().any(|entry| is_large(&entry)) { 2 << 30 } else { 0 }
 }
 
 impl Server {
     /// All of them.
-    pub const ALL: [Server; 4] = [Server::Redis, Server::Nginx, Server::Go, Server::Node];
+    pub const ALL: [Server; 5] = [Server::Redis, Server::Nginx, Server::Go, Server::Node, Server::Postgres];
 
     fn parts(self) -> Result<Parts> {
         let (origin, words, port, settings): (_, &[&str], _, _) = match self {
@@ -80,12 +99,15 @@ impl Server {
             }
             Server::Go => (Origin::Go("http"), &[], 8080, None),
             Server::Node => (Origin::Root("node"), &["node", "/served/serve.js"], 8080, Some(("serve.js", NODE))),
+            Server::Postgres => {
+                (Origin::Root("postgres"), &["/bin/sh", "/served/postgres.sh"], 5432, Some(("postgres.sh", POSTGRES)))
+            }
         };
         let mut found = origin.words()?;
         let root = if found[0] == "--rootfs" { found.pop().map(PathBuf::from) } else { None };
         let mut all = if root.is_some() { Vec::new() } else { found };
         all.extend(words.iter().map(|&word| word.to_owned()));
-        Ok(Parts { root, words: all, port, settings })
+        Ok(Parts { root, words: all, port, settings, has_disk: self == Server::Postgres })
     }
 
     /// Boots with the measuring program beside the server, to be asked for rows of those names.
@@ -99,17 +121,33 @@ impl Server {
         let parts = self.parts()?;
         let (mut guest, port) = parts.boot(systems, side, machine, cpus)?;
         let host = format!("127.0.0.1:{port}");
-        wait(&mut guest, || if self == Server::Redis { ping(&host) } else { kept(&host, 1) })?;
+        let root = || parts.root.as_deref().context("it has no root");
+        wait(&mut guest, || match self {
+            Server::Redis => ping(&host),
+            Server::Postgres => pgbench(root()?, port, &["-i", "-q"]),
+            _ => kept(&host, 1),
+        })?;
         let mut figures = Vec::new();
-        if self == Server::Redis {
-            let root = parts.root.as_deref().context("redis has no root")?;
-            for (clients, requests) in OF_REDIS {
-                for operation in ["get", "set"] {
-                    figures.extend(of_two(&guest, requests, || benchmark(root, port, operation, clients, requests))?);
+        match self {
+            Server::Redis => {
+                for (clients, requests) in OF_REDIS {
+                    for operation in ["get", "set"] {
+                        let pass = || redis_benchmark(root()?, port, operation, clients, requests);
+                        figures.extend(of_two(&guest, requests, pass)?);
+                    }
                 }
             }
-        } else {
-            figures = of_two(&guest, CLIENTS * REQUESTS, || clients::side_by_side(CLIENTS, || kept(&host, REQUESTS)))?;
+            Server::Postgres => {
+                for (clients, each) in OF_POSTGRES {
+                    let (clients_, each_) = (clients.to_string(), each.to_string());
+                    let pass = || pgbench(root()?, port, &["-n", "-c", &clients_, "-t", &each_]);
+                    figures.extend(of_two(&guest, clients * each, pass)?);
+                }
+            }
+            _ => {
+                let pass = || clients::side_by_side(CLIENTS, || kept(&host, REQUESTS));
+                figures = of_two(&guest, CLIENTS * REQUESTS, pass)?;
+            }
         }
         Ok(figures)
     }
@@ -132,7 +170,10 @@ fn wait(guest: &mut Guest, ask: impl Fn() -> Result<()>) -> Result<()> {
         if let Ok(None) = guest.next(Duration::ZERO) {
             bail!("the guest ended before its server answered; the end of its console:\n{}", guest.tail());
         }
-        ensure!(start.elapsed() < LIMIT, "no answer within {} s: {error:#}", LIMIT.as_secs());
+        if start.elapsed() > LIMIT {
+            let console = guest.tail();
+            bail!("no answer within {} s: {error:#}; the end of its console:\n{console}", LIMIT.as_secs());
+        }
         std::thread::sleep(PAUSE);
     }
     Ok(())
@@ -149,16 +190,31 @@ fn ping(host: &str) -> Result<()> {
     Ok(())
 }
 
-/// redis' own benchmark, out of the server's root, on this machine.
-fn benchmark(root: &Path, port: u16, operation: &str, clients: usize, requests: usize) -> Result<()> {
-    let in_root = |path: &str| root.join(path);
-    let mut command = Command::new(in_root("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(in_root("usr/lib/x86_64-linux-gnu")).arg(in_root("usr/bin/redis-benchmark"));
+/// A program out of the server's root, on this machine.
+fn of_root(root: &Path, program: &str) -> Command {
+    let mut command = Command::new(root.join("lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(root.join(program));
+    command
+}
+
+/// redis' own benchmark.
+fn redis_benchmark(root: &Path, port: u16, operation: &str, clients: usize, requests: usize) -> Result<()> {
+    let mut command = of_root(root, "usr/bin/redis-benchmark");
     command.args(["-h", "127.0.0.1", "-t", operation, "--csv", "-p", &port.to_string()]);
     command.args(["-c", &clients.to_string(), "-n", &requests.to_string()]);
     let output = child::output(&mut command, LIMIT)?;
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && said.contains("rps"), "redis-benchmark: {}", said.trim());
+    Ok(())
+}
+
+/// PostgreSQL's own benchmark.
+fn pgbench(root: &Path, port: u16, words: &[&str]) -> Result<()> {
+    let mut command = of_root(root, "usr/lib/postgresql/15/bin/pgbench");
+    command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port.to_string()]).args(words).arg("postgres");
+    let output = child::output(&mut command, LIMIT)?;
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "pgbench: {}", said.trim());
     Ok(())
 }
 
@@ -191,12 +247,14 @@ impl Parts {
         // The emulator's own network takes one connection at a time; who came too soon tries again
         // after seconds.
         let (passt, socket) = passt::connect(&[Forward::local(port, self.port)])?;
-        let boot = Boot { words: &words, socket: Some(Arc::new(socket)), ..Boot::bare(machine, cpus) };
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let drive = self.has_disk.then(|| drive(folder.path())).transpose()?;
+        let boot = Boot { words: &words, socket: Some(Arc::new(socket)), drive, ..Boot::bare(machine, cpus) };
         let program = if side == Side::Linux { self.program()? } else { None };
         let mut guest = self.start(systems, side, boot, |archive| {
             program.into_iter().for_each(|program| archive.file(&format!("root{PROGRAM}"), 0o755, program));
         })?;
-        guest.keep(passt);
+        guest.keep((passt, folder));
         Ok((guest, port))
     }
 
@@ -212,7 +270,7 @@ impl Parts {
         match side {
             Side::Pelago => systems.boot_server(&boot, self.root.as_deref(), fill),
             Side::Linux => {
-                let words = in_root_of_linux(boot.words);
+                let words = in_root_of_linux(boot.words, self.has_disk);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let boot = Boot { words: &words, ..boot };
                 systems.boot_linux_filled(&boot, &[], |archive| {
@@ -226,7 +284,7 @@ impl Parts {
 
     /// The same folder as a root directory within Linux's own.
     fn add_to_linux(&self, archive: &mut Archive) -> Result<()> {
-        for folder in ["root/dev", "root/proc", "root/tmp"] {
+        for folder in ["root/dev", "root/proc", "root/tmp", &format!("root{DISK_PATH}")] {
             archive.folder(folder, 0o777);
         }
         match &self.root {
@@ -250,9 +308,21 @@ impl Parts {
     }
 }
 
+/// An empty disk.
+fn drive(folder: &Path) -> Result<Drive> {
+    let file = folder.join("disk");
+    disk::format(&file, DISK_BYTES, None)?;
+    Ok(Drive { file, is_read_only: false })
+}
+
 /// Linux runs it in a root directory within its own.
-fn in_root_of_linux(words: &[&str]) -> Vec<String> {
-    let mounts = "for kind in devtmpfs proc; do busybox mount -t $kind none /root/${kind%tmpfs}; done";
+fn in_root_of_linux(words: &[&str], has_disk: bool) -> Vec<String> {
+    let mut mounts = "for kind in devtmpfs proc; do busybox mount -t $kind none /root/${kind%tmpfs}; done".to_owned();
+    if has_disk {
+        // What processes have in common is in memory, there as with us.
+        mounts += "; mkdir /root/dev/shm; busybox mount -t tmpfs none /root/dev/shm";
+        mounts += &format!("; busybox mount -t ext4 /dev/vda /root{DISK_PATH} || exit 1");
+    }
     let path = format!("PATH={}", rootfs::PATH);
     let script = format!("{mounts}; exec busybox chroot /root \"$@\"");
     ["busybox", "env", &path, "/bin/busybox", "sh", "-c", &script, "sh"]

@@ -5,20 +5,24 @@ use crate::bench::plugin::{self, Instruments};
 use crate::image::archive::Archive;
 use crate::image::machine_type::MachineType;
 use crate::machine::accelerator;
-use crate::machine::emulator::{Accelerator, Forward, Machine};
+use crate::machine::emulator::{Accelerator, Drive, Forward, Machine};
 use crate::machine::guest::Guest;
 use crate::machine::testbed::Testbed;
 use anyhow::{Context, Result, ensure};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use system::System;
+use system::{Mount, System};
 
 /// Of each guest, unless its rows need more.
 pub const MEMORY_BYTES: u64 = 1 << 30;
 /// Where the page is, and how large.
 pub const PAGE_PATH: &str = "/www/file";
 pub const PAGE_BYTES: usize = 4096;
+
+/// Where a disk is seen, and what Linux loads for it.
+pub const DISK_PATH: &str = measure_core::disk::FOLDER;
+pub const DISK_MODULE: &str = "virtio_blk";
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub struct Boot<'a> {
     pub port: Option<(u16, u16)>,
     /// What carries the frames, if it is not the emulator's own network.
     pub socket: Option<Arc<OwnedFd>>,
+    /// An ext4 file system that the program sees at [`DISK_PATH`].
+    pub drive: Option<Drive>,
     /// Count instructions by the emulator's plugin.
     pub instruments: Option<Instruments>,
     /// Let the host see which of the guest's pages were touched.
@@ -57,7 +63,16 @@ pub struct Boot<'a> {
 impl Boot<'_> {
     /// The system alone.
     pub fn bare(machine: MachineType, cpus: u32) -> Boot<'static> {
-        Boot { machine, cpus, words: &[], port: None, socket: None, instruments: None, shows_memory: false }
+        Boot {
+            machine,
+            cpus,
+            words: &[],
+            port: None,
+            socket: None,
+            drive: None,
+            instruments: None,
+            shows_memory: false,
+        }
     }
 
     /// Makes the machine what this boot is to have.
@@ -68,6 +83,7 @@ impl Boot<'_> {
         let forward = |(host, guest)| Forward::local(host, guest);
         machine.forwards.extend(self.port.map(forward));
         machine.socket.clone_from(&self.socket);
+        machine.drive.clone_from(&self.drive);
         if let Some(instruments) = &self.instruments {
             plugin::fit(machine, instruments.clone());
             // Without one our TCP has no address, and then no loopback either. What the host's
@@ -148,7 +164,9 @@ impl Systems {
     /// Starts our system with a program of a root file system or, without one, of this machine;
     /// `fill` may add files.
     pub fn boot_server(&self, boot: &Boot, root: Option<&Path>, fill: impl FnOnce(&mut Archive)) -> Result<Guest> {
-        let testbed = self.pelago.in_root(root);
+        let mount = Mount { path: DISK_PATH.into(), is_read_only: false };
+        let testbed = boot.drive.as_ref().map(|_| self.pelago.with_volume(mount)).transpose()?;
+        let testbed = testbed.as_ref().unwrap_or(&self.pelago).in_root(root);
         testbed.boot(boot.machine, boot.cpus, boot.words, |archive, machine| {
             fill(archive);
             boot.adjust(machine, self.memory_bytes);
@@ -217,6 +235,9 @@ impl Systems {
         fill: impl FnOnce(&mut Archive) -> Result<()>,
     ) -> Result<Guest> {
         let linux = self.linux.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"))?;
+        let with_disk = boot.drive.as_ref().map(|_| Linux::find(Some(&self.measure))).transpose()?;
+        let with_disk = with_disk.map(|linux| linux.with_module(DISK_MODULE));
+        let linux = with_disk.as_ref().unwrap_or(linux);
         let machine = linux.machine(boot.cpus, self.accelerator());
         linux.boot(machine, boot.words, |root, machine| {
             fill(root)?;

@@ -26,6 +26,10 @@ pub enum Origin {
     Java(&'static str),
 }
 
+/// Makes a data base in `/data/base` of Debian's PostgreSQL if there is none, as a user of its own,
+/// and becomes the server.
+pub const POSTGRES: &str = include_str!("built/postgres.sh");
+
 impl Origin {
     /// What `run` is to be told: of a root, options; else the program.
     pub fn words(self) -> Result<Vec<String>> {

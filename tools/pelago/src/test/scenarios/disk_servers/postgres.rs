@@ -2,7 +2,7 @@
 //! PostgreSQL, version 3: a kind, a length that counts itself, and what is said.
 
 use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, connected, write};
-use crate::image::built::Origin;
+use crate::image::built::{Origin, POSTGRES};
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
@@ -11,8 +11,6 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 const SERVER: Server = Server { origin: Origin::Root("postgres"), port: 5432, words: &["sh", "/postgres.sh"], connect };
-/// Makes the data base if there is none, as a user of its own, and becomes the server.
-const SCRIPT: &str = include_str!("postgres.sh");
 /// A message that is longer is none.
 const MESSAGE_MAX: usize = 1 << 16;
 /// 3.0
@@ -29,7 +27,7 @@ pub fn scenario() -> Scenario {
 fn postgres() -> Result<()> {
     let disk = Disk::new(None)?;
     let script = disk.folder.path().join("postgres.sh");
-    crate::host::files::write(&script, SCRIPT.as_bytes())?;
+    crate::host::files::write(&script, POSTGRES.as_bytes())?;
     let script = format!("{}:/postgres.sh", script.display());
     let options = ["-m", "1G", "-v", &script];
     let none = [0; CLIENTS];
