@@ -232,8 +232,8 @@ fn clients(bench: &Bench, cpus: u32) -> Result<()> {
     })
 }
 
-/// A flood of unasked-for ARP is paid by the card's driver, whose interrupts have time of their own,
-/// and by IP: the program that it interrupts pays nothing.
+/// A flood of unasked-for ARP is paid by the card's driver, whose interrupts have time of their
+/// own, and by IP: the program that it interrupts pays nothing.
 fn flood(bench: &Bench) -> Result<()> {
     let (wire, ports) = Wire::new()?;
     let guest = bench.boot(MachineType::Q35, 1, &["busybox", "sh", "-c", COMPUTES], |_, machine| {
