@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use executor::{
-    Platform, Port, Rank, abort, begin, block_on, is_due, notified, post, register, reserve, sleep_until, spawn,
+    Platform, Port, Rank, abort, begin, block_on, is_due, mark, notified, post, register, reserve, sleep_until, spawn,
     unregister, yield_now,
 };
 
@@ -272,4 +272,90 @@ fn an_answer_from_another_core_is_looked_for_before_sleep() {
         assert_eq!(peer.sleeps.get(), sleeps, "on another core: {is_remote}");
         unregister(port);
     }
+}
+
+/// A server of this core, which has answered when its ringing returns.
+#[derive(Default)]
+struct Neighbour {
+    is_answered: Cell<bool>,
+    is_taken: Cell<bool>,
+    waits: Cell<Option<Waker>>,
+    clock_reads: Cell<u32>,
+}
+
+impl Neighbour {
+    fn poll_answer(&self, waker: &Waker) -> Poll<()> {
+        self.waits.set(Some(waker.clone()));
+        if self.is_taken.take() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Port for Neighbour {
+    fn poll(&self) {
+        if self.is_answered.take() {
+            self.is_taken.set(true);
+            self.waits.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn ready(&self) -> bool {
+        self.is_answered.get()
+    }
+
+    fn arm(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self) {}
+
+    fn disarm(&self) {}
+
+    fn flush(&self) {
+        self.is_answered.set(true);
+    }
+
+    fn badge(&self) -> u64 {
+        1
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::Response
+    }
+
+    fn remote(&self) -> bool {
+        false
+    }
+}
+
+impl Platform for Neighbour {
+    fn now_ns(&self) -> u64 {
+        self.clock_reads.set(self.clock_reads.get() + 1);
+        0
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        assert_eq!(deadline_ns, 0, "the answer is there, and the component sleeps");
+        0
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn an_answer_that_came_while_the_peer_was_rung_costs_no_reading_of_the_clock() {
+    const CALLS: u32 = 160;
+    let neighbour = Rc::new(Neighbour::default());
+    let port = register(neighbour.clone());
+    block_on(&*neighbour, async {
+        for _ in 0..CALLS {
+            mark(port);
+            poll_fn(|context| neighbour.poll_answer(context.waker())).await;
+        }
+    });
+    let reads = neighbour.clock_reads.get();
+    // Two in each sixteenth turn.
+    assert!((1..=CALLS / 4).contains(&reads), "{reads} readings for {CALLS} calls");
+    unregister(port);
 }
