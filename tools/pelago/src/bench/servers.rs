@@ -78,10 +78,10 @@ struct Parts {
 /// What each guest needs for rows of these servers, if more than others: Linux holds PostgreSQL's
 /// root twice while it unpacks it.
 pub fn memory_bytes(chosen: &[&Entry]) -> u64 {
-    let is_large = |entry: &&&Entry| {
+    let of_postgres = |entry: &&Entry| {
         matches!(entry.source, Source::Outside { experiment: Experiment::Server(Server::Postgres), .. })
     };
-    if chosen.iter().any(|entry| is_large(&entry)) { 2 << 30 } else { 0 }
+    if chosen.iter().any(of_postgres) { 2 << 30 } else { 0 }
 }
 
 impl Server {
@@ -139,8 +139,8 @@ impl Server {
             }
             Server::Postgres => {
                 for (clients, each) in OF_POSTGRES {
-                    let (clients_, each_) = (clients.to_string(), each.to_string());
-                    let pass = || pgbench(root()?, port, &["-n", "-c", &clients_, "-t", &each_]);
+                    let counts = [format!("-c{clients}"), format!("-t{each}")];
+                    let pass = || pgbench(root()?, port, &["-n", &counts[0], &counts[1]]);
                     figures.extend(of_two(&guest, clients * each, pass)?);
                 }
             }

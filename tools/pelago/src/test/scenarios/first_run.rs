@@ -72,6 +72,14 @@ pub fn scenarios() -> Vec<Scenario> {
     all.map(|(name, body)| Scenario::shared(3, format!("first-run/{name}"), move |_| body())).into()
 }
 
+/// Compiles a program into the folder; its path.
+fn compiled(folder: &Path, name: &str, source: &str) -> Result<String> {
+    let program = folder.join(name);
+    crate::host::files::write(&program, &checks::compile(source)?)?;
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
+    Ok(program.display().to_string())
+}
+
 /// A program finds this machine by name, through the emulator's own network and through passt.
 fn host() -> Result<()> {
     if crate::host::path::find(crate::machine::passt::PROGRAM).is_none() {
@@ -103,11 +111,9 @@ fn greet(listener: &TcpListener) -> std::io::Result<()> {
 /// A client that waits for the server to speak first is greeted, by the emulator's own network.
 fn greeting() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let program = folder.path().join("greets");
-    crate::host::files::write(&program, &checks::compile(GREETS)?)?;
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
+    let path = compiled(folder.path(), "greets", GREETS)?;
     let port = port::free()?;
-    let (forward, path) = (format!("{port}:25"), program.display().to_string());
+    let forward = format!("{port}:25");
     let mut run = Running::start(&["--accel", "tcg", "--network", "emulator", "-p", &forward, &path], &[])?;
     run.expect("ready")?;
     let mut client = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
@@ -135,10 +141,7 @@ fn background() -> Result<()> {
 /// page, also by `-q`; one that ends well gets none.
 fn refused() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let program = folder.path().join("asks");
-    crate::host::files::write(&program, &checks::compile(ASKS)?)?;
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
-    let path = program.display().to_string();
+    let path = compiled(folder.path(), "asks", ASKS)?;
     for status in [3, 0] {
         let mut run = Running::start(&["--accel", "tcg", "-q", &path, &status.to_string()], &[])?;
         let ended = run.finish()?;
@@ -223,10 +226,7 @@ fn set_up() -> Result<()> {
 /// in any case.
 fn log() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let program = folder.path().join("speaks");
-    crate::host::files::write(&program, &checks::compile(SPEAKS)?)?;
-    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
-    let path = program.display().to_string();
+    let path = compiled(folder.path(), "speaks", SPEAKS)?;
     let mut run = Running::start(&["--accel", "tcg", &path], &[])?;
     let status = run.finish()?;
     let told: Vec<_> =

@@ -1,7 +1,7 @@
 //! Rows in Debian's MariaDB (InnoDB), each in a transaction of its own. Clients speak the protocol
 //! of MySQL, version 10: three bytes of length, a number, and what is said.
 
-use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, write};
+use super::{ANSWER_LIMIT, CLIENTS, Client, Disk, Server, connected, write};
 use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
@@ -32,7 +32,7 @@ fn mariadb() -> Result<()> {
     let script = disk.folder.path().join("mariadb.sh");
     crate::host::files::write(&script, SCRIPT.as_bytes())?;
     let script = format!("{}:/mariadb.sh", script.display());
-    // MariaDB speaks first, which Debian 12's passt does not wait for.
+    // MariaDB speaks first, and Debian 12's passt keeps it waiting until the client does.
     let options = ["--network", "emulator", "-m", "1500M", "-v", &script];
     let none = [0; CLIENTS];
     let mut run = disk.start(&SERVER, (",size=512M", &options), &none)?;
@@ -70,10 +70,7 @@ struct Connection {
 }
 
 fn connect(port: u16, client: usize, limit: Duration) -> Result<Box<dyn Client>> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limit))?;
-    let mut connection = Connection { stream: BufReader::new(stream), client };
+    let mut connection = Connection { stream: connected(port, limit)?, client };
     let greeting = connection.receive()?;
     ensure!(greeting.first() == Some(&PROTOCOL), "this is not MySQL's protocol: {greeting:?}");
     let mut hello = ABILITIES.to_le_bytes().to_vec();
