@@ -61,7 +61,10 @@ impl Writer {
     /// Is there a message that the reader has not taken? `index` is the reader's index word.
     #[inline]
     pub fn is_unread(&self, index: &AtomicU64) -> bool {
-        self.next != 0 && index.load(Ordering::Relaxed) != stamp(self.generation, self.next)
+        let read = index.load(Ordering::Relaxed);
+        // Before the first message the word may be of an older generation, which tells nothing.
+        let is_told = self.next != 0 || (read >> 32) as u32 == self.generation;
+        is_told && read != stamp(self.generation, self.next)
     }
 
     /// Sends a message. `index` is the reader's index word.
@@ -150,5 +153,19 @@ impl Writer {
             bytes[..rest.len()].copy_from_slice(rest);
             store(u64::from_le_bytes(bytes));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_before_positions_begin_anew_is_unread_until_it_was_read() {
+        let writer = Writer { generation: 2, next: 0, consumed: u32::MAX };
+        let is_unread = |generation, position| writer.is_unread(&AtomicU64::new(stamp(generation, position)));
+        assert!(is_unread(2, u32::MAX) && !is_unread(2, 0));
+        // Of a reader that has not begun, nothing was sent.
+        assert!(!is_unread(1, 7));
     }
 }
