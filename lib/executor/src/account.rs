@@ -9,9 +9,9 @@
 //!
 //! The clock is read when work passes to another account, and around sleep: a request that comes
 //! alone costs two readings. What lies between tasks, taking in messages and notifying peers, is on
-//! the account that was worked for last; from waking up to the first request or task, on its. A
-//! task is on the account that was worked for when it was started, so what a request spawns is its
-//! client's.
+//! the account that was worked for last; from waking up to the first request or task, on its, or on
+//! the component's own if none comes. A task is on the account that was worked for when it was
+//! started, so what a request spawns is its client's.
 //!
 //! The clock goes on while others have the core. So now and then the kernel is asked how long the
 //! component ran, and what is too much is taken from the account of the longest stretch since it
@@ -308,6 +308,10 @@ pub(crate) fn asleep<T>(sleep: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn leave() {
+    // What was done since waking up, before anything came, was for nobody.
+    if current() == Account::UNKNOWN {
+        set_current(Account::OWN);
+    }
     with(|executor| executor.accounts.book());
 }
 
@@ -335,7 +339,7 @@ pub fn work(ran: u64) -> Work {
                 None => clients.push((row.client.to_string(), row.ticks)),
             }
         }
-        Work { clients, ended: *ended, own: *own, ran: ran - ran_before }
+        Work { clients, ended: *ended, own: *own, ran: ran.saturating_sub(*ran_before) }
     })
 }
 

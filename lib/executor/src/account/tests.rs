@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-use super::{SETTLE_TICKS, UNASKED_MAX};
+use super::{SETTLE_TICKS, UNASKED_MAX, asleep};
 use crate::turn::WORK_BETWEEN_LOOKS;
 use crate::{
     Account, Platform, Work, away, block_on, close_account, end_account, open_account, pass, sleep_until, spawn, ticks,
@@ -123,6 +123,20 @@ fn time_asleep_and_away_is_on_none_and_waking_on_whom_is_worked_for_first() {
         });
         pass(1);
         assert_eq!(told(&platform), (clients([("one", 7 + LOOK)]), 0, 21 + LOOK));
+    });
+}
+
+#[test]
+fn waking_for_nothing_is_the_components_own() {
+    let platform = Shared::default();
+    block_on(&platform, async {
+        let one = open_account("one");
+        told(&platform);
+        work_for(one);
+        asleep(|| ());
+        pass(7);
+        away(|| ());
+        assert_eq!(told(&platform), (clients([("one", 0)]), 0, 7));
     });
 }
 
