@@ -9,9 +9,10 @@ use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
 use crate::group::{self, FLAG_NO_BLOCKS, FLAG_NO_INODES, Group};
 use crate::inode::{Kind, ROOT};
+use crate::known::{Part, find};
 use crate::operation::Operation;
 use crate::super_block::GROUP_BLOCKS;
-use crate::{BLOCK_BYTES, Block, Blocks, need};
+use crate::{BLOCK_BYTES, Block, Blocks};
 
 /// Blocks that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,15 @@ pub(crate) struct Run {
 
 fn corrupt(what: &'static str, group: u32) -> Stop {
     Error::corrupt(what, u64::from(group))
+}
+
+/// Bits that are looked at at once.
+const WORD_BITS: u32 = u64::BITS;
+
+/// The word of a bitmap that has a bit, from that bit on.
+fn word_from(bitmap: &Block, bit: u32) -> u64 {
+    let (words, _) = bitmap.as_chunks::<8>();
+    u64::from_le_bytes(words[(bit / WORD_BITS) as usize]) >> (bit % WORD_BITS)
 }
 
 fn is_set(bitmap: &Block, bit: u32) -> bool {
@@ -45,30 +55,40 @@ fn put_bits(bitmap: &mut Block, first: u32, count: u32, value: bool) -> bool {
 fn find_clear(bitmap: &Block, from: u32, end: u32) -> Option<u32> {
     let mut bit = from;
     while bit < end {
-        if bit.is_multiple_of(8) && bitmap[bit as usize / 8] == 0xFF {
-            bit += 8;
-        } else if is_set(bitmap, bit) {
-            bit += 1;
-        } else {
-            return Some(bit);
+        let (set, left) = (word_from(bitmap, bit).trailing_ones(), WORD_BITS - bit % WORD_BITS);
+        if set < left {
+            return Some(bit + set).filter(|bit| *bit < end);
         }
+        bit += left;
     }
     None
 }
 
+/// How many bits are clear from `first` on, before `end`.
+fn count_clear(bitmap: &Block, first: u32, end: u32) -> u32 {
+    let mut bit = first;
+    while bit < end {
+        let (clear, left) = (word_from(bitmap, bit).trailing_zeros(), WORD_BITS - bit % WORD_BITS);
+        if clear < left {
+            return (bit + clear).min(end) - first;
+        }
+        bit += left;
+    }
+    end - first
+}
+
 /// Clear bits from `goal` on; else the first run of `most`, or the longest of the group.
 fn find_run(bitmap: &Block, goal: u32, end: u32, most: u32) -> Option<(u32, u32)> {
-    let length =
-        |first: u32| (first..end.min(first.saturating_add(most))).take_while(|bit| !is_set(bitmap, *bit)).count();
+    let length = |first: u32| count_clear(bitmap, first, end.min(first.saturating_add(most)));
     if goal < end && !is_set(bitmap, goal) {
-        return Some((goal, length(goal) as u32));
+        return Some((goal, length(goal)));
     }
     let mut best: Option<(u32, u32)> = None;
     // From the goal to the end, then from the beginning.
     for (from, end) in [(goal, end), (0, goal.min(end))] {
         let mut at = from;
         while let Some(first) = find_clear(bitmap, at, end) {
-            let count = length(first) as u32;
+            let count = length(first);
             if best.is_none_or(|(_, longest)| count > longest) {
                 best = Some((first, count));
             }
@@ -99,10 +119,11 @@ impl<B: Blocks> Operation<'_, B> {
         if group.flags & FLAG_NO_BLOCKS != 0 {
             return self.new_block_bitmap(number, group);
         }
-        let bitmap = need(self, group.block_bitmap)?;
-        if Checksum(self.volume().geometry().checksum_seed).with(bitmap).0 != group.block_bitmap_sum {
-            return Err(corrupt("the checksum of a bitmap of blocks", number));
-        }
+        let sum = group.block_bitmap_sum;
+        let bitmap = find(self, group.block_bitmap)?.once(Part::whole(sum), |bitmap| {
+            let is_right = Checksum(self.volume().geometry().checksum_seed).with(bitmap).0 == sum;
+            if is_right { Ok(()) } else { Err(corrupt("the checksum of a bitmap of blocks", number)) }
+        })?;
         Ok(Box::new(*bitmap))
     }
 
@@ -124,6 +145,7 @@ impl<B: Blocks> Operation<'_, B> {
         group.flags &= !FLAG_NO_BLOCKS;
         group.block_bitmap_sum = Checksum(self.volume().geometry().checksum_seed).with(bitmap).0;
         *self.blocks.fresh(group.block_bitmap) = *bitmap;
+        self.blocks.note_right(group.block_bitmap, Part::whole(group.block_bitmap_sum));
         self.put_group(number, group)
     }
 
@@ -229,10 +251,11 @@ impl<B: Blocks> Operation<'_, B> {
             put_bits(&mut bitmap, per_group, GROUP_BLOCKS as u32 - per_group, true);
             return Ok(bitmap);
         }
-        let bitmap = need(self, group.inode_bitmap)?;
-        if self.inode_bitmap_sum(bitmap) != group.inode_bitmap_sum {
-            return Err(corrupt("the checksum of a bitmap of inodes", number));
-        }
+        let sum = group.inode_bitmap_sum;
+        let bitmap = find(self, group.inode_bitmap)?.once(Part::whole(sum), |bitmap| {
+            let is_right = self.inode_bitmap_sum(bitmap) == sum;
+            if is_right { Ok(()) } else { Err(corrupt("the checksum of a bitmap of inodes", number)) }
+        })?;
         Ok(Box::new(*bitmap))
     }
 
@@ -245,6 +268,7 @@ impl<B: Blocks> Operation<'_, B> {
         group.flags &= !FLAG_NO_INODES;
         group.inode_bitmap_sum = self.inode_bitmap_sum(bitmap);
         *self.blocks.fresh(group.inode_bitmap) = *bitmap;
+        self.blocks.note_right(group.inode_bitmap, Part::whole(group.inode_bitmap_sum));
         self.put_group(number, group)
     }
 
@@ -321,5 +345,30 @@ impl<B: Blocks> Operation<'_, B> {
         self.put_inode_bitmap(number, &mut group, &bitmap)?;
         self.blocks.edit(block)?[at..at + usize::from(geometry.inode_bytes)].fill(0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn clear_bits_are_found_and_counted_as_one_by_one(
+            words in proptest::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 512),
+            from in 0..GROUP_BLOCKS as u32,
+            end in 0..=GROUP_BLOCKS as u32,
+        ) {
+            let mut bitmap = [0; BLOCK_BYTES];
+            for (bytes, word) in bitmap.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *bytes = word.to_le_bytes();
+            }
+            let is_clear = |bit: &u32| !is_set(&bitmap, *bit);
+            prop_assert_eq!(find_clear(&bitmap, from, end), (from..end).find(is_clear));
+            let clear = (from..end).take_while(is_clear).count() as u32;
+            prop_assert_eq!(count_clear(&bitmap, from, end.max(from)), clear);
+        }
     }
 }

@@ -1,10 +1,5 @@
 //! CRC32C as ext4 uses it: with a start value, and not inverted at the end.
 
-use crc::{Algorithm, Crc, Table};
-
-/// CRC-32/ISCSI without the inversion at the end.
-static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&Algorithm { xorout: 0, ..crc::CRC_32_ISCSI });
-
 /// A sum under way. Sums go on from each other: that of a volume's identity, with an inode's number
 /// and generation, is what the blocks of that inode start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +11,7 @@ impl Checksum {
 
     /// The sum with `bytes` behind it.
     pub fn with(self, bytes: &[u8]) -> Checksum {
-        let mut digest = CRC32C.digest_with_initial(self.0.reverse_bits());
-        digest.update(bytes);
-        Checksum(digest.finalize())
+        Checksum(crc32c::with(self.0, bytes))
     }
 
     /// The sum with a number of 32 bits behind it.
@@ -28,8 +21,8 @@ impl Checksum {
 
     /// The sum that becomes this one with `bytes` behind it.
     pub fn before(self, bytes: &[u8]) -> Checksum {
-        let sum = bytes.iter().rev().fold(self.0, |sum, byte| back(sum) ^ u32::from(*byte));
-        Checksum(sum)
+        let before = |sum: u32, byte: &u8| sum << 8 ^ BACK[(sum >> 24) as usize] ^ u32::from(*byte);
+        Checksum(bytes.iter().rev().fold(self.0, before))
     }
 
     /// The number whose four bytes lead from this sum to `sum`.
@@ -38,11 +31,21 @@ impl Checksum {
     }
 }
 
-/// Undoes a byte of zeros.
-fn back(sum: u32) -> u32 {
+/// What a byte of zeros made of the sum whose upper byte is the index, and whose others are 0.
+static BACK: [u32; 256] = {
     const POLYNOMIAL: u32 = 0x82F6_3B78;
-    (0..8).fold(sum, |sum, _| if sum >> 31 != 0 { (sum ^ POLYNOMIAL) << 1 | 1 } else { sum << 1 })
-}
+    let (mut table, mut index) = ([0; 256], 0);
+    while index < table.len() {
+        let (mut sum, mut bits) = ((index as u32) << 24, 0);
+        while bits < 8 {
+            sum = if sum >> 31 != 0 { (sum ^ POLYNOMIAL) << 1 | 1 } else { sum << 1 };
+            bits += 1;
+        }
+        table[index] = sum;
+        index += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

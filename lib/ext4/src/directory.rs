@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
 use crate::inode::{Inode, Kind};
+use crate::known::{Found, Part};
 use crate::super_block::Geometry;
 use crate::{BLOCK_BYTES, Block, index};
 
@@ -73,17 +74,24 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
 }
 
 /// What block `logical` of a directory has in it, checked by its checksum.
-pub(crate) fn content<'a>(directory: &Inode, logical: u32, block: &'a Block) -> Result<Content<'a>, Stop> {
+pub(crate) fn content<'a>(directory: &Inode, logical: u32, found: Found<'a>) -> Result<Content<'a>, Stop> {
+    let whole = Part::whole(directory.seed().0);
     if directory.has_index && logical == 0 {
-        index::check_sum(directory, block, index::ROOT_AT)?;
+        let block = found.once(whole, |block| index::check_sum(directory, block, index::ROOT_AT))?;
         // The entries "." and ".."; the second reaches over the root of the index.
         return Ok(Content::Entries(&block[..]));
     }
-    if directory.has_index && index::is_node(block) {
-        index::check_sum(directory, block, index::NODE_AT)?;
+    if directory.has_index && index::is_node(&found) {
+        found.once(whole, |block| index::check_sum(directory, block, index::NODE_AT))?;
         return Ok(Content::Node);
     }
-    let (entries, tail) = block.split_at(BLOCK_BYTES - TAIL_BYTES);
+    let block = found.once(whole, |block| check_entries_sum(directory, block))?;
+    Ok(Content::Entries(&block[..ENTRIES_BYTES]))
+}
+
+/// Compares the checksum of a block that has entries.
+fn check_entries_sum(directory: &Inode, block: &Block) -> Result<(), Stop> {
+    let (entries, tail) = block.split_at(ENTRIES_BYTES);
     let (head, sum) = Head::ref_from_prefix(tail).map_err(|_| corrupt(directory, "a directory's block"))?;
     let is_tail = head.inode.get() == 0
         && usize::from(head.length.get()) == TAIL_BYTES
@@ -92,7 +100,7 @@ pub(crate) fn content<'a>(directory: &Inode, logical: u32, block: &'a Block) -> 
     if !is_tail || sum != directory.seed().with(entries).0.to_le_bytes() {
         return Err(corrupt(directory, "the checksum of a directory's block"));
     }
-    Ok(Content::Entries(entries))
+    Ok(())
 }
 
 pub(crate) fn corrupt(directory: &Inode, what: &'static str) -> Stop {

@@ -11,9 +11,10 @@ use crate::error::{Error, Refusal, Stop};
 use crate::extent::{self, Place};
 use crate::index::{self, Branch, LEVELS_MAX, NODE_AT, ROOT_AT};
 use crate::inode::{Inode, Kind};
+use crate::known::find;
 use crate::operation::Operation;
 use crate::volume::Path;
-use crate::{BLOCK_BYTES, Block, Blocks, need};
+use crate::{BLOCK_BYTES, Block, Blocks};
 
 /// Most blocks of a directory that is written: an index of two levels leads to no more.
 const BLOCKS_MAX: u64 = 507 * 511;
@@ -36,8 +37,9 @@ impl<B: Blocks> Operation<'_, B> {
         change: impl FnOnce(&mut [u8]) -> Result<bool, Stop>,
     ) -> Result<bool, Stop> {
         let number = self.directory_block(directory, logical)?;
-        let mut block = Box::new(*need(self, number)?);
-        let Content::Entries(_) = directory::content(directory, logical, &block)? else { return Ok(false) };
+        let found = find(self, number)?;
+        let Content::Entries(_) = directory::content(directory, logical, found)? else { return Ok(false) };
+        let mut block = Box::new(*found.block);
         if !change(directory::entries_mut(directory, logical, &mut block))? {
             return Ok(false);
         }
@@ -102,7 +104,7 @@ impl<B: Blocks> Operation<'_, B> {
     /// Makes the one block of a directory the root of an index, and its entries another block.
     fn make_index(&mut self, directory: &mut Inode) -> Result<(), Stop> {
         let number = self.directory_block(directory, 0)?;
-        let Content::Entries(entries) = directory::content(directory, 0, need(self, number)?)? else {
+        let Content::Entries(entries) = directory::content(directory, 0, find(self, number)?)? else {
             return Err(corrupt(directory, "a block of a directory"));
         };
         let mut all = directory::all(self.volume().geometry(), directory, entries)?;
@@ -127,7 +129,7 @@ impl<B: Blocks> Operation<'_, B> {
         let volume = self.volume();
         let root = volume.block_of(self, directory, 0)?;
         let unknown = Error::Refused(Refusal::Has("another hash in a directory"));
-        let levels = index::levels(directory, root)?.ok_or(unknown)?;
+        let levels = index::levels(directory, &root)?.ok_or(unknown)?;
         let hash = volume.hash(&new.name);
         let mut path = Path::with_capacity(LEVELS_MAX);
         let logical = volume.descend(self, directory, &mut path, levels, |node| node.find(hash))?;
@@ -141,7 +143,7 @@ impl<B: Blocks> Operation<'_, B> {
     fn split_entries(&mut self, directory: &mut Inode, path: Path, logical: u32, new: Named) -> Result<(), Stop> {
         let volume = self.volume();
         let number = self.directory_block(directory, logical)?;
-        let Content::Entries(entries) = directory::content(directory, logical, need(self, number)?)? else {
+        let Content::Entries(entries) = directory::content(directory, logical, find(self, number)?)? else {
             return Err(corrupt(directory, "an index that leads to itself"));
         };
         let mut all = directory::all(volume.geometry(), directory, entries)?;

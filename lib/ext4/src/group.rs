@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
+use crate::known::{Found, Part};
 use crate::super_block::{DESCRIPTOR_BYTES, GROUP_BLOCKS, Geometry};
 use crate::{BLOCK_BYTES, Block};
 
@@ -89,14 +90,16 @@ pub(crate) fn sum(seed: Checksum, group: u32, descriptor: &[u8]) -> u16 {
 ///
 /// # Errors
 /// [`Error::Corrupt`]: checksum, or a part that is not inside the volume.
-pub(crate) fn decode(geometry: &Geometry, group: u32, block: &Block) -> Result<Group, Stop> {
+pub(crate) fn decode(geometry: &Geometry, group: u32, found: Found<'_>) -> Result<Group, Stop> {
     let corrupt = |what| Error::corrupt(what, u64::from(group));
     let at = (group % DESCRIPTORS_OF_BLOCK) as usize * DESCRIPTOR_BYTES;
+    let block = found.once(Part::of(at, DESCRIPTOR_BYTES), |block| {
+        let (bytes, told) = (&block[at..at + DESCRIPTOR_BYTES], &block[at + CHECKSUM_AT..at + CHECKSUM_AT + 2]);
+        let sum = sum(Checksum(geometry.checksum_seed), group, bytes);
+        if told == sum.to_le_bytes() { Ok(()) } else { Err(corrupt("a group descriptor's checksum")) }
+    })?;
     let bytes = &block[at..at + DESCRIPTOR_BYTES];
     let descriptor = Descriptor::ref_from_bytes(bytes).map_err(|_| corrupt("a group descriptor"))?;
-    if sum(Checksum(geometry.checksum_seed), group, bytes) != descriptor.checksum.get() {
-        return Err(corrupt("a group descriptor's checksum"));
-    }
     let number = |high: U32, low: U32| u64::from(high.get()) << 32 | u64::from(low.get());
     let parts = [
         (number(descriptor.block_bitmap_high, descriptor.block_bitmap_low), 1),

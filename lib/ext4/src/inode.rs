@@ -191,17 +191,14 @@ impl Inode {
     pub(crate) fn decode(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<Inode, Stop> {
         let corrupt = |what| Error::corrupt(what, u64::from(number));
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| corrupt("an inode"))?;
-        if raw.mode.get() == 0 && raw.links.get() == 0 {
+        if raw.is_none() {
             return Err(Error::NotFound.into());
         }
         let extra = usize::from(raw.extra_bytes.get());
         if extra < EXTRA_BYTES_MIN || !extra.is_multiple_of(4) || extra > bytes.len() - BASE_BYTES {
             return Err(corrupt("an inode's size"));
         }
-        let seed = Checksum(geometry.checksum_seed).with_u32(number).with_u32(raw.generation.get());
-        if raw.sum(seed, bytes) != u32::from(raw.checksum_high.get()) << 16 | u32::from(raw.checksum_low.get()) {
-            return Err(corrupt("an inode's checksum"));
-        }
+        let seed = raw.seed(geometry, number);
         let flags = raw.flags.get();
         if let Some((_, name)) = FLAGS_REFUSED.iter().find(|(bit, _)| flags & bit != 0) {
             return Err(Error::Refused(Refusal::Has(name)).into());
@@ -224,6 +221,20 @@ impl Inode {
         };
         inode.check(geometry, flags & FLAG_EXTENTS != 0)?;
         Ok(inode)
+    }
+
+    /// Compares the checksum in the bytes of an inode, if they are one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn check_sum(geometry: &Geometry, number: u32, bytes: &[u8]) -> Result<(), Stop> {
+        let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else { return Ok(()) };
+        let told = u32::from(raw.checksum_high.get()) << 16 | u32::from(raw.checksum_low.get());
+        if raw.is_none() || raw.sum(raw.seed(geometry, number), bytes) == told {
+            Ok(())
+        } else {
+            Err(Error::corrupt("an inode's checksum", u64::from(number)))
+        }
     }
 
     /// Whether what it says of itself fits the volume and its kind.
@@ -270,6 +281,16 @@ impl Inode {
 }
 
 impl Raw {
+    /// Nothing is there.
+    fn is_none(&self) -> bool {
+        self.mode.get() == 0 && self.links.get() == 0
+    }
+
+    /// What checksums of the inode and its blocks start from.
+    fn seed(&self, geometry: &Geometry, number: u32) -> Checksum {
+        Checksum(geometry.checksum_seed).with_u32(number).with_u32(self.generation.get())
+    }
+
     /// The checksum that the inode should have.
     pub fn sum(&self, seed: Checksum, bytes: &[u8]) -> u32 {
         let [low, high] = CHECKSUM_AT;

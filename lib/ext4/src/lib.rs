@@ -35,6 +35,7 @@ mod hash;
 mod index;
 mod inode;
 mod journal;
+mod known;
 mod mount;
 mod names;
 mod operation;
@@ -51,6 +52,7 @@ pub use extent::{Place, Stretch};
 pub use format::{Action, Format, FormatError, FormatOptions, is_unfinished, unfinished};
 pub use inode::{Inode, Kind, New, ROOT, Time};
 pub use journal::{Batch, Flush, Put, Recovered, Recovery, Step, Write};
+pub use known::Known;
 pub use mount::{Mount, View};
 pub use names::{How, Removed};
 pub use operation::{Attributes, Operation};
@@ -70,6 +72,12 @@ pub trait Blocks {
     /// Block `number` of the volume, or `None` if it has to be read first. A block that was there
     /// stays until the operation has ended.
     fn block(&self, number: u64) -> Option<&Block>;
+
+    /// The same, with a place for what is known of it while it is there, if there is one: then its
+    /// checksums are compared once, else each time.
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.block(number).map(|block| (block, None))
+    }
 }
 
 /// Block `number`, or a request for it.

@@ -34,7 +34,7 @@ use crate::super_block::Settings;
 use crate::system::System;
 use crate::transaction::{Changes, Transaction, check_room};
 use crate::volume::Volume;
-use crate::{Block, Blocks, Time, need};
+use crate::{Block, Blocks, Known, Time, need};
 
 /// A volume that can be written.
 #[derive(Clone, Debug)]
@@ -71,10 +71,12 @@ impl<B> Copy for View<'_, B> {}
 
 impl<B: Blocks> Blocks for View<'_, B> {
     fn block(&self, number: u64) -> Option<&Block> {
-        if let Some(block) = self.mount.running.changes.block(number) {
-            return Some(block);
-        }
-        self.mount.writer.block(number).or_else(|| self.cache.block(number))
+        self.block_known(number).map(|(block, _)| block)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        let changed = self.mount.running.changes.block(number).or_else(|| self.mount.writer.block(number));
+        changed.or_else(|| self.cache.block_known(number))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::inode::{ACCESSED, CHANGED, Inode, MODIFIED};
 use crate::mount::{Mount, View};
 use crate::transaction::{Changes, Overlay};
 use crate::volume::Volume;
-use crate::{Block, Blocks, Time};
+use crate::{Block, Blocks, Known, Time};
 
 /// An operation under way.
 ///
@@ -21,6 +21,10 @@ pub struct Operation<'a, B> {
 impl<B: Blocks> Blocks for Operation<'_, B> {
     fn block(&self, number: u64) -> Option<&Block> {
         self.blocks.block(number)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.blocks.block_known(number)
     }
 }
 

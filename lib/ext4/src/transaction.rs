@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::error::{Error, Stop};
-use crate::{BLOCK_BYTES, Block, Blocks};
+use crate::known::{self, Part};
+use crate::{BLOCK_BYTES, Block, Blocks, Known};
 
 /// A block of a file's bytes.
 #[derive(Clone, Debug)]
@@ -23,11 +24,18 @@ pub(crate) struct Data {
     pub bytes: Arc<Block>,
 }
 
+/// A block of metadata.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub bytes: Arc<Block>,
+    pub known: Known,
+}
+
 /// What one operation changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// Metadata: these go through the log.
-    pub blocks: BTreeMap<u64, Arc<Block>>,
+    pub blocks: BTreeMap<u64, Version>,
     /// Bytes of files: these go to their places before the commit.
     pub data: BTreeMap<u64, Data>,
     /// Freed blocks: how many there are from one on. Nobody gets them before the commit.
@@ -59,8 +67,11 @@ impl Changes {
     }
 
     /// The version of a block that these changes have.
-    pub fn block(&self, number: u64) -> Option<&Arc<Block>> {
-        self.blocks.get(&number).or_else(|| self.data.get(&number).map(|data| &data.bytes))
+    pub fn block(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        match self.blocks.get(&number) {
+            Some(version) => Some((&version.bytes, Some(&version.known))),
+            None => self.data.get(&number).map(|data| (&*data.bytes, None)),
+        }
     }
 
     /// Drops `blocks` blocks that were freed, and notes them as such.
@@ -122,10 +133,11 @@ pub(crate) struct Overlay<B> {
 
 impl<B: Blocks> Blocks for Overlay<B> {
     fn block(&self, number: u64) -> Option<&Block> {
-        match self.changes.block(number) {
-            Some(bytes) => Some(bytes),
-            None => self.below.block(number),
-        }
+        self.block_known(number).map(|(block, _)| block)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.changes.block(number).or_else(|| self.below.block_known(number))
     }
 }
 
@@ -136,19 +148,29 @@ impl<B: Blocks> Overlay<B> {
     /// [`Stop::Need`].
     pub fn edit(&mut self, number: u64) -> Result<&mut Block, Stop> {
         if !self.changes.blocks.contains_key(&number) {
-            let bytes = Arc::new(*crate::need(self, number)?);
-            self.changes.blocks.insert(number, bytes);
+            let found = known::find(self, number)?;
+            let (bytes, known) = (Arc::new(*found.block), found.known.cloned().unwrap_or_default());
+            self.changes.blocks.insert(number, Version { bytes, known });
         }
-        let bytes = self.changes.blocks.get_mut(&number).ok_or(Stop::Need(number))?;
-        Ok(Arc::make_mut(bytes))
+        let version = self.changes.blocks.get_mut(&number).ok_or(Stop::Need(number))?;
+        Ok(Arc::make_mut(&mut version.bytes))
     }
 
     /// A block of metadata that was nothing before: zeros.
     pub fn fresh(&mut self, number: u64) -> &mut Block {
-        let bytes = self.changes.blocks.entry(number).or_insert_with(|| Arc::new([0; BLOCK_BYTES]));
-        let bytes = Arc::make_mut(bytes);
+        let none = || Version { bytes: Arc::new([0; BLOCK_BYTES]), known: Known::default() };
+        let version = self.changes.blocks.entry(number).or_insert_with(none);
+        version.known.clear();
+        let bytes = Arc::make_mut(&mut version.bytes);
         bytes.fill(0);
         bytes
+    }
+
+    /// A part of a changed block is right, as its checksum was just made.
+    pub fn note_right(&self, number: u64, part: Part) {
+        if let Some(version) = self.changes.blocks.get(&number) {
+            version.known.note_right(part);
+        }
     }
 
     /// Sets all of a block of a file's bytes.

@@ -9,6 +9,7 @@ use crate::error::{Error, Stop};
 use crate::extent::{self, Place, Stretch};
 use crate::group::{self, Group};
 use crate::inode::{Inode, Kind};
+use crate::known::{Found, Part, find};
 use crate::super_block::Geometry;
 use crate::{BLOCK_BYTES, Block, Blocks, hash, index, need};
 
@@ -46,7 +47,9 @@ impl Volume {
     pub fn inode<B: Blocks>(&self, blocks: &B, number: u32) -> Result<Inode, Stop> {
         let (block, at) = self.inode_place(blocks, number)?;
         let bytes = usize::from(self.geometry.inode_bytes);
-        Inode::decode(&self.geometry, number, &need(blocks, block)?[at..at + bytes])
+        let check = |block: &Block| Inode::check_sum(&self.geometry, number, &block[at..at + bytes]);
+        let block = find(blocks, block)?.once(Part::of(at, bytes), check)?;
+        Inode::decode(&self.geometry, number, &block[at..at + bytes])
     }
 
     /// Where inode `number` is: its block, and the first byte in that.
@@ -60,7 +63,7 @@ impl Volume {
 
     /// The descriptor of group `number`.
     pub(crate) fn group<B: Blocks>(&self, blocks: &B, number: u32) -> Result<Group, Stop> {
-        group::decode(&self.geometry, number, need(blocks, group::descriptor_block(number))?)
+        group::decode(&self.geometry, number, find(blocks, group::descriptor_block(number))?)
     }
 
     /// Free blocks, by what the groups say of themselves.
@@ -86,23 +89,40 @@ impl Volume {
     /// # Errors
     /// [`Stop::Need`]; [`Error::IsDirectory`]; [`Error::Corrupt`].
     pub fn read<B: Blocks>(&self, blocks: &B, file: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize, Stop> {
+        let bytes = self.bytes(blocks, file, offset, buffer.len())?;
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    /// The same where they lie, at most so many.
+    ///
+    /// # Errors
+    /// As for [`Volume::read`].
+    pub fn bytes<'a, B: Blocks>(
+        &self,
+        blocks: &'a B,
+        file: &Inode,
+        offset: u64,
+        most: usize,
+    ) -> Result<&'a [u8], Stop> {
+        static ZEROS: Block = [0; BLOCK_BYTES];
         match file.kind {
             Kind::File => {}
             Kind::Directory => return Err(Error::IsDirectory.into()),
-            _ => return Ok(0),
+            _ => return Ok(&[]),
         }
         let left = file.size.saturating_sub(offset);
-        let Ok(logical) = u32::try_from(offset / BLOCK_BYTES as u64) else { return Ok(0) };
+        let Ok(logical) = u32::try_from(offset / BLOCK_BYTES as u64) else { return Ok(&[]) };
         let at = (offset % BLOCK_BYTES as u64) as usize;
-        let count = buffer.len().min(BLOCK_BYTES - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = most.min(BLOCK_BYTES - at).min(usize::try_from(left).unwrap_or(usize::MAX));
         if count == 0 {
-            return Ok(0);
+            return Ok(&[]);
         }
-        match self.find(blocks, file, logical)?.place {
-            Place::Written(block) => buffer[..count].copy_from_slice(&need(blocks, block)?[at..at + count]),
-            Place::Hole | Place::Unwritten(_) => buffer[..count].fill(0),
-        }
-        Ok(count)
+        let block = match self.find(blocks, file, logical)?.place {
+            Place::Written(block) => need(blocks, block)?,
+            Place::Hole | Place::Unwritten(_) => &ZEROS,
+        };
+        Ok(&block[at..at + count])
     }
 
     /// The target of a symbolic link.
@@ -142,7 +162,7 @@ impl Volume {
         expect_directory(directory)?;
         directory::check_name(name)?;
         let levels = match directory.has_index && name != b"." && name != b".." {
-            true => index::levels(directory, self.block_of(blocks, directory, 0)?)?,
+            true => index::levels(directory, self.block_of(blocks, directory, 0)?.block)?,
             false => None,
         };
         match levels {
@@ -180,9 +200,9 @@ impl Volume {
         blocks: &'a B,
         inode: &Inode,
         logical: u32,
-    ) -> Result<&'a Block, Stop> {
+    ) -> Result<Found<'a>, Stop> {
         match self.find(blocks, inode, logical)?.place {
-            Place::Written(block) if u64::from(logical) < inode.blocks() => need(blocks, block),
+            Place::Written(block) if u64::from(logical) < inode.blocks() => find(blocks, block),
             _ => Err(directory::corrupt(inode, "a hole in a directory or link")),
         }
     }
@@ -291,12 +311,12 @@ impl Volume {
         logical: u32,
     ) -> Result<index::Node<'a>, Stop> {
         let block = self.block_of(blocks, directory, logical)?;
-        if logical != 0 && !index::is_node(block) {
+        if logical != 0 && !index::is_node(&block) {
             return Err(directory::corrupt(directory, "a node of an index"));
         }
         let at = if logical == 0 { index::ROOT_AT } else { index::NODE_AT };
-        index::check_sum(directory, block, at)?;
-        index::node(directory, block, at)
+        let check = |block| index::check_sum(directory, block, at);
+        index::node(directory, block.once(Part::whole(directory.seed().0), check)?, at)
     }
 
     fn branch<B: Blocks>(&self, blocks: &B, directory: &Inode, logical: u32, at: usize) -> Result<index::Branch, Stop> {

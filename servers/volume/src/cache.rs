@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use buffers::{FrameId, Local, Section};
-use ext4::{BLOCK_BYTES, Block, Blocks};
+use ext4::{BLOCK_BYTES, Block, Blocks, Known};
 
 /// Frames that are free and kept: a block that is there already is written into another one.
 const SPARE: usize = 1;
@@ -21,6 +21,14 @@ impl lock::Relax for Alone {
     fn relax(&mut self) {}
 }
 
+/// What is noted of the block in a frame.
+#[derive(Default)]
+struct Mark {
+    /// Somebody looked since the hand passed.
+    is_used: Cell<bool>,
+    known: Known,
+}
+
 /// The cache. Blocks that nobody looked at since the hand passed them go first.
 pub struct Cache {
     blocks: Local<Block>,
@@ -28,8 +36,8 @@ pub struct Cache {
     count: usize,
     limit: usize,
     pins: BTreeMap<u64, u32>,
-    /// Of each frame: somebody looked since the hand passed.
-    used: Vec<Cell<bool>>,
+    /// Of each frame.
+    marks: Vec<Mark>,
     /// The frame where the search for one to drop goes on.
     hand: usize,
 }
@@ -37,7 +45,7 @@ pub struct Cache {
 /// The blocks as they are: they stay until this is dropped. One at a time.
 pub struct Seen<'a> {
     section: Section<'a, Block>,
-    used: &'a [Cell<bool>],
+    marks: &'a [Mark],
 }
 
 /// There is no memory for a block, and none that can be dropped.
@@ -50,12 +58,12 @@ impl Cache {
         // One core, and no frame yet: nothing is asked for.
         let mut parts = buffers::locals(1, blocks, 0, || [0; BLOCK_BYTES]).unwrap_or_default();
         let blocks = parts.pop().expect("a part for one core");
-        Cache { blocks, count: 0, limit: limit.max(1), pins: BTreeMap::new(), used: Vec::new(), hand: 0 }
+        Cache { blocks, count: 0, limit: limit.max(1), pins: BTreeMap::new(), marks: Vec::new(), hand: 0 }
     }
 
     /// The blocks that are there. While this is there, nothing else is asked of the cache.
     pub fn seen(&self) -> Seen<'_> {
-        Seen { section: self.blocks.read(), used: &self.used }
+        Seen { section: self.blocks.read(), marks: &self.marks }
     }
 
     /// Blocks that may be there.
@@ -101,10 +109,12 @@ impl Cache {
             return Err(Full);
         };
         self.count += usize::from(!is_there);
-        if self.used.len() < self.blocks.places() {
-            self.used.resize_with(self.blocks.places(), || Cell::new(false));
+        if self.marks.len() < self.blocks.places() {
+            self.marks.resize_with(self.blocks.places(), Mark::default);
         }
-        self.used[frame.index()].set(true);
+        let mark = &self.marks[frame.index()];
+        mark.is_used.set(true);
+        mark.known.clear();
         Ok(())
     }
 
@@ -151,7 +161,7 @@ impl Cache {
             let place = self.hand % places;
             self.hand = place + 1;
             let Some(number) = self.number(place) else { continue };
-            let stays = self.used[place].take() || self.pins.contains_key(&number);
+            let stays = self.marks[place].is_used.take() || self.pins.contains_key(&number);
             if !stays {
                 self.remove(number);
                 return true;
@@ -163,9 +173,14 @@ impl Cache {
 
 impl Blocks for Seen<'_> {
     fn block(&self, number: u64) -> Option<&Block> {
+        self.block_known(number).map(|(block, _)| block)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
         let (frame, bytes) = self.section.get(number)?;
-        self.used[frame.index()].set(true);
-        Some(bytes)
+        let mark = &self.marks[frame.index()];
+        mark.is_used.set(true);
+        Some((bytes, Some(&mark.known)))
     }
 }
 

@@ -79,18 +79,16 @@ fn copy_out(
     window: &Bulk,
 ) -> Result<Result<usize, DescriptionError>, Stop> {
     let inode = volume.inode(blocks, number)?;
-    let mut part = [0; BLOCK_BYTES];
     let mut done = 0;
     while done < window.len() {
-        let most = (window.len() - done).min(BLOCK_BYTES);
-        let count = volume.read(blocks, &inode, at + done as u64, &mut part[..most])?;
-        if count == 0 {
+        let bytes = volume.bytes(blocks, &inode, at + done as u64, window.len() - done)?;
+        if bytes.is_empty() {
             break;
         }
-        if window.write(done, &part[..count]).is_err() {
+        if window.write(done, bytes).is_err() {
             return Ok(Err(DescriptionError::Invalid));
         }
-        done += count;
+        done += bytes.len();
     }
     Ok(Ok(done))
 }

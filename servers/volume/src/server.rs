@@ -15,7 +15,7 @@ use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::files::{OF_VOLUME, PathError};
 use contracts::process::ProcessClient;
-use ext4::{Block, Blocks, Error, Inode, Kind, Mount, Operation, Stop, View, Volume};
+use ext4::{Block, Blocks, Error, Inode, Kind, Known, Mount, Operation, Stop, View, Volume};
 use open_files::{Descriptions, FileId};
 use runtime::{LogLimit, Watch};
 use volume_core::ahead::Ahead;
@@ -75,6 +75,13 @@ impl Blocks for Now<'_> {
         match self {
             Now::ReadOnly(seen) => seen.block(number),
             Now::Writable(view) => view.block(number),
+        }
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        match self {
+            Now::ReadOnly(seen) => seen.block_known(number),
+            Now::Writable(view) => view.block_known(number),
         }
     }
 }

@@ -14,6 +14,7 @@ use contracts::descriptions::{
 };
 use contracts::files::{FilesClient, Name, Opened, PathError, Unnamed, open, serve_files};
 use contracts::storage::{StorageClient, serve_storage};
+use ext4::Blocks as _;
 use runtime::Watch;
 use volume_core::budget::Budget;
 
@@ -236,6 +237,34 @@ impl Fixture {
 
 fn name(path: &str) -> Name {
     Name { directory: None, path: path.into(), process: 1, owner: (0, 0) }
+}
+
+#[test]
+fn what_was_found_right_is_looked_at_again_when_it_comes_anew() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, true);
+        let files = ["/small", "/far/file", "/large"];
+        let mut ids = Vec::new();
+        for path in files {
+            ids.push(fixture.open(path, open::READ).await.unwrap().id);
+        }
+        let is_right = async || fixture.descriptions.status(ids[0]).await.is_ok();
+        assert!(is_right().await && is_right().await);
+        // The count of free blocks in the first group's descriptor, which has a checksum.
+        fixture.disk.image.borrow_mut()[ext4::BLOCK_BYTES + 12] ^= 1;
+        assert!(is_right().await, "the disk is not asked");
+        let device = fixture.server.device.borrow().clone().unwrap();
+        device.cache.borrow_mut().clear();
+        assert!(!is_right().await, "it was read again");
+        // Of whatever was in a frame before, nothing is known of what is there now.
+        let mut cache = device.cache.borrow_mut();
+        cache.clear();
+        for number in 0..1000 {
+            cache.insert(number, |block| block.fill(1)).unwrap();
+            assert!(cache.seen().block_known(number).unwrap().1.unwrap().is_nothing());
+        }
+    });
 }
 
 #[test]

@@ -42,8 +42,7 @@ pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SAFETY: ends a child of ours.
-        unsafe { libc::kill(self.0.0, libc::SIGKILL) };
+        self.0.kill();
         let _ = self.0.wait();
     }
 }

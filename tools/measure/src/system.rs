@@ -101,6 +101,12 @@ pub fn exit(status: i32) -> ! {
 pub struct Child(pub libc::pid_t);
 
 impl Child {
+    /// Ends it.
+    pub fn kill(&self) {
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
     /// Waits for its end; its wait status.
     pub fn wait(&self) -> Result<i32> {
         let mut status = 0;

@@ -7,14 +7,15 @@
 use alloc::vec::Vec;
 
 use super::{
-    DEPTH_MAX, ENTRY_BYTES, Extent, Head, Index, LOGICAL_END, MAGIC, Span, WRITTEN_MAX, check_sum, corrupt, descend,
-    entries, head, leaf,
+    DEPTH_MAX, ENTRY_BYTES, Extent, Head, Index, LOGICAL_END, MAGIC, Span, WRITTEN_MAX, below_node, check_entries,
+    corrupt, descend, entries, head,
 };
 use crate::allocate::Run;
 use crate::error::{Error, Stop};
 use crate::inode::{Inode, MAP_BYTES, SECTORS};
+use crate::known::Part;
 use crate::operation::Operation;
-use crate::{BLOCK_BYTES, Blocks, need};
+use crate::{BLOCK_BYTES, Blocks};
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
@@ -69,6 +70,7 @@ fn path<B: Blocks>(operation: &Operation<'_, B>, inode: &Inode, logical: u32) ->
     let (mut block, mut node): (u64, &[u8]) = (0, &inode.map);
     let mut depth = head(inode, node)?.depth.get();
     let mut span = Span { first: 0, end: LOGICAL_END };
+    check_entries(geometry, inode, node, depth, span)?;
     while depth > 0 {
         let entries: &[Index] = entries(inode, node)?;
         let first = entries.first().map_or(0, |entry| entry.logical.get());
@@ -76,15 +78,12 @@ fn path<B: Blocks>(operation: &Operation<'_, B>, inode: &Inode, logical: u32) ->
         let child = child.ok_or(corrupt(inode, "an entry of an extent node"))?;
         let at = entries.partition_point(|entry| entry.logical.get() <= logical.max(first)) - 1;
         levels.push(Level { block, items: entries.iter().map(Item::from).collect(), at });
-        let below_node = need(operation, child)?;
-        check_sum(inode, below_node)?;
         depth -= 1;
-        if head(inode, below_node)?.depth.get() != depth || operation.mount.system().has(child..child + 1) {
-            return Err(corrupt(inode, "the depth of an extent node"));
+        if operation.mount.system().has(child..child + 1) {
+            return Err(corrupt(inode, "where an extent node lies"));
         }
-        (block, node, span) = (child, below_node, below);
+        (block, node, span) = (child, below_node(geometry, operation, inode, child, depth, below)?, below);
     }
-    leaf(geometry, inode, node, span, span.first)?;
     let entries: &[Extent] = entries(inode, node)?;
     levels.push(Level { block, items: entries.iter().map(Item::from).collect(), at: 0 });
     Ok(levels)
@@ -143,6 +142,7 @@ fn put_node<B: Blocks>(operation: &mut Operation<'_, B>, inode: &Inode, block: u
     put_items(bytes, depth, items);
     let sum = inode.seed().with(&bytes[..SUM_AT]);
     bytes[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.0.to_le_bytes());
+    operation.blocks.note_right(block, Part::whole(inode.seed().0));
 }
 
 fn allocate_node<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mut Inode, near: u64) -> Result<u64, Stop> {

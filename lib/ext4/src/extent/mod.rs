@@ -13,12 +13,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Stop};
 use crate::inode::{Inode, MAP_BYTES};
+use crate::known::{self, Part};
 use crate::super_block::Geometry;
-use crate::{BLOCK_BYTES, Blocks, need};
+use crate::{BLOCK_BYTES, Block, Blocks};
 
 /// Levels below the root: enough for 2^32 extents, whatever the nodes hold.
 const DEPTH_MAX: u16 = 5;
 const MAGIC: u16 = 0xF30A;
+const ORDER: &str = "the order of an extent node";
 /// Bytes of a node's head and of each of its entries.
 const ENTRY_BYTES: usize = 12;
 /// Most blocks of an extent that was written; longer ones are that much longer, and not written.
@@ -134,20 +136,35 @@ pub(crate) fn find<B: Blocks>(geometry: &Geometry, blocks: &B, inode: &Inode, lo
     let mut node: &[u8] = &inode.map;
     let mut depth = head(inode, node)?.depth.get();
     let mut span = Span { first: 0, end: LOGICAL_END };
+    check_entries(geometry, inode, node, depth, span)?;
     while depth > 0 {
         let (child, below) = descend(geometry, inode, node, span, u64::from(logical))?;
         let Some(child) = child else {
             return Ok(Stretch { place: Place::Hole, blocks: below.end - u64::from(logical) });
         };
-        let block = need(blocks, child)?;
-        check_sum(inode, block)?;
         depth -= 1;
-        if head(inode, block)?.depth.get() != depth {
-            return Err(corrupt(inode, "the depth of an extent node"));
-        }
-        (node, span) = (block, below);
+        (node, span) = (below_node(geometry, blocks, inode, child, depth, below)?, below);
     }
     leaf(geometry, inode, node, span, u64::from(logical))
+}
+
+/// The node of that depth in block `child`, checked.
+fn below_node<'a, B: Blocks>(
+    geometry: &Geometry,
+    blocks: &'a B,
+    inode: &Inode,
+    child: u64,
+    depth: u16,
+    span: Span,
+) -> Result<&'a Block, Stop> {
+    let found = known::find(blocks, child)?;
+    if head(inode, found.block)?.depth.get() != depth {
+        return Err(corrupt(inode, "the depth of an extent node"));
+    }
+    found.once(Part::whole(inode.seed().0), |block| {
+        check_sum(inode, block)?;
+        check_entries(geometry, inode, block, depth, span)
+    })
 }
 
 fn corrupt(inode: &Inode, what: &'static str) -> Stop {
@@ -197,46 +214,78 @@ fn descend(
     logical: u64,
 ) -> Result<(Option<u64>, Span), Stop> {
     let entries: &[Index] = entries(inode, node)?;
-    let first = |index: usize| entries.get(index).map_or(span.end, |entry| u64::from(entry.logical.get()));
-    let mut found = (None, Span { first: span.first, end: first(0) });
-    if entries.is_empty() || first(0) < span.first {
-        return Err(corrupt(inode, "the order of an extent node"));
+    let behind = entries.partition_point(|entry| u64::from(entry.logical.get()) <= logical);
+    let Some(at) = behind.checked_sub(1) else {
+        let end = entries.first().map_or(span.end, |entry| u64::from(entry.logical.get()));
+        return if end > logical { Ok((None, Span { end, ..span })) } else { Err(corrupt(inode, ORDER)) };
+    };
+    let (child, below) = branch(geometry, inode, entries, at, span)?;
+    if (below.first..below.end).contains(&logical) { Ok((Some(child), below)) } else { Err(corrupt(inode, ORDER)) }
+}
+
+/// Where entry `at` of a node above leads to, and what that covers.
+fn branch(geometry: &Geometry, inode: &Inode, entries: &[Index], at: usize, span: Span) -> Result<(u64, Span), Stop> {
+    let first = |entry: &Index| u64::from(entry.logical.get());
+    let below = Span { first: first(&entries[at]), end: entries.get(at + 1).map_or(span.end, first) };
+    let child = u64::from(entries[at].child_high.get()) << 32 | u64::from(entries[at].child_low.get());
+    let is_right = span.first <= below.first && below.first < below.end && below.end <= span.end;
+    if is_right && child > 0 && child < geometry.blocks {
+        Ok((child, below))
+    } else {
+        Err(corrupt(inode, "an entry of an extent node"))
     }
-    for (index, entry) in entries.iter().enumerate() {
-        let below = Span { first: first(index), end: first(index + 1) };
-        let child = u64::from(entry.child_high.get()) << 32 | u64::from(entry.child_low.get());
-        if below.first >= below.end || below.end > span.end || child == 0 || child >= geometry.blocks {
-            return Err(corrupt(inode, "an entry of an extent node"));
-        }
-        if below.first <= logical {
-            found = (Some(child), below);
-        }
+}
+
+/// An extent: what it covers, and where that is.
+fn extent(geometry: &Geometry, inode: &Inode, entry: &Extent, span: Span) -> Result<(Span, Place), Stop> {
+    let (first, length) = (u64::from(entry.logical.get()), entry.length.get());
+    let is_written = length <= WRITTEN_MAX;
+    let length = u64::from(if is_written { length } else { length - WRITTEN_MAX });
+    let physical = u64::from(entry.physical_high.get()) << 32 | u64::from(entry.physical_low.get());
+    let is_inside = physical > 0 && physical < geometry.blocks && length <= geometry.blocks - physical;
+    if first < span.first || length == 0 || first + length > span.end || !is_inside {
+        return Err(corrupt(inode, "an extent"));
     }
-    Ok(found)
+    let place = if is_written { Place::Written(physical) } else { Place::Unwritten(physical) };
+    Ok((Span { first, end: first + length }, place))
+}
+
+/// Looks at all entries of a node of that depth: each is right, and they are in order.
+fn check_entries(geometry: &Geometry, inode: &Inode, node: &[u8], depth: u16, span: Span) -> Result<(), Stop> {
+    if depth > 0 {
+        let entries: &[Index] = entries(inode, node)?;
+        if entries.is_empty() {
+            return Err(corrupt(inode, ORDER));
+        }
+        return (0..entries.len()).try_for_each(|at| branch(geometry, inode, entries, at, span).map(drop));
+    }
+    let mut rest = span;
+    for entry in entries::<Extent>(inode, node)? {
+        rest.first = extent(geometry, inode, entry, rest)?.0.end;
+    }
+    Ok(())
 }
 
 /// Where `logical` is by a leaf.
 fn leaf(geometry: &Geometry, inode: &Inode, node: &[u8], span: Span, logical: u64) -> Result<Stretch, Stop> {
-    let mut end = span.first;
-    let mut found = None;
-    for entry in entries::<Extent>(inode, node)? {
-        let (first, length) = (u64::from(entry.logical.get()), entry.length.get());
-        let is_written = length <= WRITTEN_MAX;
-        let length = u64::from(if is_written { length } else { length - WRITTEN_MAX });
-        let physical = u64::from(entry.physical_high.get()) << 32 | u64::from(entry.physical_low.get());
-        let is_inside = physical > 0 && physical < geometry.blocks && length <= geometry.blocks - physical;
-        if first < end || length == 0 || first + length > span.end || !is_inside {
-            return Err(corrupt(inode, "an extent"));
+    let entries: &[Extent] = entries(inode, node)?;
+    let behind = entries.partition_point(|entry| u64::from(entry.logical.get()) <= logical);
+    if let Some(at) = behind.checked_sub(1) {
+        let (covered, place) = extent(geometry, inode, &entries[at], span)?;
+        if (covered.first..covered.end).contains(&logical) {
+            let offset = logical - covered.first;
+            let place = match place {
+                Place::Written(first) => Place::Written(first + offset),
+                Place::Unwritten(first) => Place::Unwritten(first + offset),
+                Place::Hole => Place::Hole,
+            };
+            return Ok(Stretch { place, blocks: covered.end - logical });
         }
-        if found.is_none() && logical < first {
-            found = Some(Stretch { place: Place::Hole, blocks: first - logical });
-        }
-        if (first..first + length).contains(&logical) {
-            let at = physical + (logical - first);
-            let place = if is_written { Place::Written(at) } else { Place::Unwritten(at) };
-            found = Some(Stretch { place, blocks: first + length - logical });
-        }
-        end = first + length;
     }
-    Ok(found.unwrap_or(Stretch { place: Place::Hole, blocks: span.end - logical }))
+    let end = entries.get(behind).map_or(span.end, |entry| u64::from(entry.logical.get()));
+    if end > logical && end <= span.end {
+        Ok(Stretch { place: Place::Hole, blocks: end - logical })
+    } else {
+        Err(corrupt(inode, ORDER))
+    }
 }

@@ -23,8 +23,8 @@ use alloc::vec::Vec;
 use super::format::{Log, Tag, escape};
 use super::recovery::Recovered;
 use crate::super_block::{self, Change};
-use crate::transaction::{REVOKES_MAX, TAGS_MAX, Transaction};
-use crate::{Block, Time};
+use crate::transaction::{REVOKES_MAX, TAGS_MAX, Transaction, Version};
+use crate::{Block, Known, Time};
 
 /// Most blocks of a batch that writes blocks to their places: a commit waits for no more.
 const PLACES_MAX: usize = 256;
@@ -118,7 +118,7 @@ pub(crate) struct Writer {
     checkpoint: Option<Checkpoint>,
     pub committing: Option<Transaction>,
     /// Blocks that the log has and their places do not, each with its newest transaction.
-    pub committed: BTreeMap<u64, (u32, Arc<Block>)>,
+    pub committed: BTreeMap<u64, (u32, Version)>,
     /// The newest transaction that lasts.
     pub lasting: u32,
     /// A checkpoint was asked for.
@@ -159,14 +159,15 @@ impl Writer {
     }
 
     /// The newest version of a block that is not in its place.
-    pub fn block(&self, number: u64) -> Option<&Block> {
-        if let Some(block) = self.committing.as_ref().and_then(|transaction| transaction.changes.block(number)) {
-            return Some(block);
+    pub fn block(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        let committing = self.committing.as_ref().and_then(|transaction| transaction.changes.block(number));
+        if committing.is_some() {
+            return committing;
         }
         if number == 0 {
-            return Some(&self.super_block);
+            return Some((&self.super_block, None));
         }
-        self.committed.get(&number).map(|(_, bytes)| &**bytes)
+        self.committed.get(&number).map(|(_, version)| (&*version.bytes, Some(&version.known)))
     }
 
     /// Whether all is written and the volume says so.
@@ -268,11 +269,11 @@ impl Writer {
         for block in &changes.revoked {
             self.committed.remove(block);
         }
-        for (block, bytes) in changes.blocks {
+        for (block, version) in changes.blocks {
             if block == 0 {
-                self.super_block = bytes.clone();
+                self.super_block = version.bytes.clone();
             }
-            self.committed.insert(block, (number, bytes));
+            self.committed.insert(block, (number, version));
         }
     }
 
@@ -287,7 +288,7 @@ impl Writer {
         self.committed
             .range(checkpoint.next..)
             .filter(move |(_, (number, _))| !is_newer(*number, checkpoint.upto))
-            .map(|(block, (_, bytes))| (*block, bytes))
+            .map(|(block, (_, version))| (*block, &version.bytes))
     }
 
     fn places_batch(&mut self) -> Batch {
@@ -348,7 +349,8 @@ impl Writer {
         for part in revoked.chunks(REVOKES_MAX) {
             self.append(&mut writes, Arc::new(self.log.write_revoke(number, part)));
         }
-        let blocks: Vec<(u64, &Arc<Block>)> = changes.blocks.iter().map(|(block, bytes)| (*block, bytes)).collect();
+        let blocks: Vec<(u64, &Arc<Block>)> =
+            changes.blocks.iter().map(|(block, version)| (*block, &version.bytes)).collect();
         for part in blocks.chunks(TAGS_MAX) {
             self.log_part(&mut writes, number, part);
         }

@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ext4::{Block, Blocks, Error, Flush, Inode, Mount, Operation, Recovered, Recovery, Step, Stop, Time, View, Volume};
+use ext4::{
+    Block, Blocks, Error, Flush, Inode, Known, Mount, Operation, Recovered, Recovery, Step, Stop, Time, View, Volume,
+};
 
 use crate::common::Image;
 use crate::disk::{Disk, DiskError, Judge, Random};
@@ -20,17 +22,21 @@ const COMPARED_IN: usize = 40;
 
 /// Blocks that were read from the disk.
 #[derive(Default)]
-pub struct Fetched(BTreeMap<u64, Block>);
+pub struct Fetched(BTreeMap<u64, (Block, Known)>);
 
 impl Blocks for Fetched {
     fn block(&self, number: u64) -> Option<&Block> {
-        self.0.get(&number)
+        self.0.get(&number).map(|(block, _)| block)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.0.get(&number).map(|(block, known)| (block, Some(known)))
     }
 }
 
 impl Fetched {
     fn load(&mut self, disk: &Disk, number: u64) -> Result<(), Failed> {
-        assert!(self.0.insert(number, disk.read(number)?).is_none(), "block {number} was there");
+        assert!(self.0.insert(number, (disk.read(number)?, Known::default())).is_none(), "block {number} was there");
         Ok(())
     }
 
@@ -245,7 +251,7 @@ impl Machine {
         let mut is_written = true;
         for put in &batch.writes {
             is_written &= self.disk.write(put.block, &put.bytes).is_ok();
-            self.cache.0.insert(put.block, *put.bytes);
+            self.cache.0.insert(put.block, (*put.bytes, Known::default()));
             self.maybe_cut();
         }
         match batch.flush {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ext4::{Batch, Block, Blocks, Error, Mount, Operation, Recovered, Recovery, Step, Stop, Time, View, Volume};
+use ext4::{Batch, Block, Blocks, Error, Known, Mount, Operation, Recovered, Recovery, Step, Stop, Time, View, Volume};
 
 use crate::common::{Cache, Image};
 use crate::host::Host;
@@ -19,11 +19,15 @@ pub struct Writer {
 
 /// The cache of a [`Writer`].
 #[derive(Default)]
-pub struct There(BTreeMap<u64, Block>);
+pub struct There(BTreeMap<u64, (Block, Known)>);
 
 impl Blocks for There {
     fn block(&self, number: u64) -> Option<&Block> {
-        self.0.get(&number)
+        self.0.get(&number).map(|(block, _)| block)
+    }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.0.get(&number).map(|(block, known)| (block, Some(known)))
     }
 }
 
@@ -62,7 +66,7 @@ impl Writer {
 
     fn load(&mut self, number: u64) {
         let block = self.disk.block(number).unwrap_or_else(|| panic!("block {number} is not in the volume"));
-        assert!(self.cache.0.insert(number, *block).is_none(), "block {number} was there");
+        assert!(self.cache.0.insert(number, (*block, Known::default())).is_none(), "block {number} was there");
     }
 
     /// Writes all that is to be written now.
@@ -77,7 +81,7 @@ impl Writer {
         assert!(self.mount.next(now).is_none(), "one batch at a time");
         for put in &batch.writes {
             *self.disk.block_mut(put.block) = *put.bytes;
-            self.cache.0.insert(put.block, *put.bytes);
+            self.cache.0.insert(put.block, (*put.bytes, Known::default()));
         }
         self.written.push(batch);
         self.mount.done(true);
