@@ -77,6 +77,8 @@ pub struct DomainPlan {
     pub limit_pages: u64,
     /// 0 to 7.
     pub priority: u8,
+    /// At most so many microseconds of its core, in each period of so many.
+    pub budget: Option<(u32, u32)>,
     /// Has a proxy: may run Linux programs.
     pub linux: bool,
     /// Pages that must be free on the core besides, or it is `NoMemory`.

@@ -12,7 +12,7 @@ use contracts::spawn::DomainId;
 
 use crate::channels::FIRST_ADDRESS;
 use crate::domains::{Domain, EndpointWire, Parts};
-use crate::machine::{Machine, Registers, Stall};
+use crate::machine::{Machine, Registers, Stall, Time};
 use crate::start_page::{pages, record};
 use crate::{Registry, archive, told};
 
@@ -96,7 +96,7 @@ impl<M: Machine> Registry<M> {
         (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name, log_of)?;
         parts.range = self.machine.range(parts.domain)?;
         self.place(&plan.program, parts.ram, parts.range)?;
-        parts.context = self.machine.context(parts.ram, parts.domain, plan.priority, Registers::of(&plan))?;
+        parts.context = self.machine.context(parts.ram, parts.domain, Time::of(&plan), Registers::of(&plan))?;
         let parts = domain.parts;
 
         let mut address = FIRST_ADDRESS;

@@ -8,7 +8,7 @@ use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
 use monitor_core::offset::Look;
-use monitor_core::{Machine, Registers, Stall};
+use monitor_core::{Machine, Registers, Stall, Time};
 use runtime::LogLimit;
 
 /// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
@@ -190,15 +190,22 @@ impl Machine for KernelCalls {
         sys::range_map(range, address, segment, first_page, pages, protection)
     }
 
-    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, registers: Registers) -> Result<Handle, Error> {
+    fn context(&mut self, ram: Handle, domain: Handle, time: Time, registers: Registers) -> Result<Handle, Error> {
         let flags = match registers {
             Registers::General => 0,
             Registers::Vectors => context::FPU,
             Registers::Linux => context::FPU | context::LINUX,
         };
-        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags, priority.into())?;
+        let priority = time.priority.into();
+        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags, priority)?;
         // The context keeps its time; nobody else needs a name for it.
-        match sys::context_schedule(ram, made, priority.into(), SLICE_US).and_then(sys::cap_drop) {
+        let scheduled = sys::context_schedule(ram, made, priority, SLICE_US).and_then(|schedule| {
+            let limited = time
+                .budget
+                .map_or(Ok(()), |(slice_us, period_us)| sys::schedule_set(schedule, slice_us.into(), period_us.into()));
+            sys::cap_drop(schedule).and(limited)
+        });
+        match scheduled {
             Ok(()) => Ok(made),
             Err(error) => {
                 self.drop(made);

@@ -40,7 +40,7 @@ pub use create::{DEATH_BADGES, STALL_BADGES};
 pub use devices::{ALONE_NS, describe};
 pub use domains::{Dead, Domain, EndpointWire};
 pub use lost::LostCores;
-pub use machine::{Machine, Registers, Stall};
+pub use machine::{Machine, Registers, Stall, Time};
 pub use moves::{Answer, Moves};
 pub use names::NameCache;
 pub use program::{BadProgram, Piece, Program, decode};

@@ -38,6 +38,22 @@ impl Registers {
     }
 }
 
+/// The time of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// 0 to 7, higher runs first.
+    pub priority: u8,
+    /// At most so many microseconds in each period of so many.
+    pub budget: Option<(u32, u32)>,
+}
+
+impl Time {
+    /// As a plan has it.
+    pub fn of(plan: &DomainPlan) -> Time {
+        Time { priority: plan.priority, budget: plan.budget }
+    }
+}
+
 /// What the registry stands on: the kernel, or a test's make-believe. `ram` is the account that
 /// pays; the root account where none is named.
 pub trait Machine {
@@ -113,7 +129,7 @@ pub trait Machine {
         protection: u64,
     ) -> Result<(), Error>;
     /// A context with time of its own; it does not run yet.
-    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, registers: Registers) -> Result<Handle, Error>;
+    fn context(&mut self, ram: Handle, domain: Handle, time: Time, registers: Registers) -> Result<Handle, Error>;
     /// Runs it.
     fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error>;
     /// Wants to be told of the domain's death and of a stall, each by its badge.

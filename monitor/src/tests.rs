@@ -12,7 +12,7 @@ use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
 use contracts::monitor::{COMMON_PAGES_MAX, ChannelPlan, DomainPlan, End, MonitorError, Paid, Place, RegionKind};
 
-use crate::{Facts, Machine, Registers, Registry, Stall};
+use crate::{Facts, Machine, Registers, Registry, Stall, Time};
 
 /// Of a ledger: the payer, its domain, and what it paid.
 type Row = (u64, u64, u64);
@@ -160,7 +160,7 @@ impl Machine for Fake {
     fn map(&mut self, _: Handle, _: u64, _: Handle, _: u64, _: u64, _: u64) -> Result<(), Error> {
         Ok(())
     }
-    fn context(&mut self, _: Handle, _: Handle, _: u8, _: Registers) -> Result<Handle, Error> {
+    fn context(&mut self, _: Handle, _: Handle, _: Time, _: Registers) -> Result<Handle, Error> {
         self.new_handle()
     }
     fn start(&mut self, context: Handle, _: u64, _: u64) -> Result<(), Error> {
@@ -234,6 +234,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         entrance: 0,
         limit_pages: 100,
         priority: 3,
+        budget: None,
         linux: false,
         first_pages: 0,
         parent: None,

@@ -90,6 +90,8 @@ pub struct Component {
     pub core: Placement,
     /// Higher runs first; 0 to 63.
     pub priority: u8,
+    /// Most time that it has; `None`: as much as is left by those that run first.
+    pub budget: Option<Budget>,
     /// Most memory it may hold, in pages of 4096 bytes, or [`ALL_MEMORY`].
     pub memory_limit_pages: u32,
     /// Contracts it serves.
@@ -109,6 +111,19 @@ pub struct Component {
     /// The kernel keeps vector registers for it.
     pub has_vectors: bool,
 }
+
+/// Time of a core: so many microseconds in each period. More is not to be had, not even on an idle
+/// core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// 100 to 1,000,000, and at most the period.
+    pub slice_us: u32,
+    /// At most [`PERIOD_US_MAX`].
+    pub period_us: u32,
+}
+
+/// The longest period of a budget: who waits for its next one longer would be taken for hanging.
+pub const PERIOD_US_MAX: u32 = 50_000;
 
 impl Component {
     /// Name and core of each of its domains on a machine with `cores` cores: itself, or a program's
@@ -274,6 +289,7 @@ mod tests {
                 program: "ip".into(),
                 core: Placement::Preferred(vec![0, 1, 2]),
                 priority: 40,
+                budget: None,
                 memory_limit_pages: 1024,
                 provides: vec!["ip".into()],
                 uses: vec![Use { contract: "network".into(), server: "virtio-net".into() }],

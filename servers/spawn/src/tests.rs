@@ -195,6 +195,7 @@ fn description() -> System {
         program: "ip".into(),
         core: Placement::default(),
         priority: 1,
+        budget: None,
         memory_limit_pages: 1,
         provides: Vec::new(),
         uses: Vec::new(),

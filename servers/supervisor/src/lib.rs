@@ -292,6 +292,7 @@ mod tests {
             program: "ip".into(),
             core,
             priority: 1,
+            budget: None,
             memory_limit_pages: 1,
             provides: Vec::new(),
             uses: Vec::new(),

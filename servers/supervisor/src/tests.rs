@@ -198,6 +198,7 @@ fn description() -> System {
         program: "any".into(),
         core: Placement::Preferred(vec![core]),
         priority: 1,
+        budget: None,
         memory_limit_pages: 1,
         provides: Vec::new(),
         uses: Vec::new(),

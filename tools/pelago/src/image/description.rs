@@ -13,11 +13,13 @@ use petgraph::{algo::toposort, graph::DiGraph};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use system::{Component, Linux, Placement, Region, Restart, System, Use, Workers};
+use system::{Budget, Component, Linux, PERIOD_US_MAX, Placement, Region, Restart, System, Use, Workers};
 
 /// abi's name fields hold 32 bytes with a zero at the end.
 const NAME_BYTES_MAX: usize = 31;
 const PRIORITY_MAX: u8 = 63;
+/// What the kernel takes for a slice at least.
+const SLICE_US_MIN: u32 = 100;
 const PAGE_BYTES: u64 = 4096;
 /// What follows a program's name in its dispatchers' names: at most `-255`.
 const CORE_SUFFIX_BYTES: usize = 4;
@@ -67,6 +69,7 @@ struct Entry {
     core: Option<Core>,
     cores: Option<BTreeSet<u32>>,
     priority: u8,
+    budget: Option<BudgetEntry>,
     memory: String,
     #[serde(default)]
     provides: Vec<String>,
@@ -84,6 +87,13 @@ struct Entry {
     workers: Option<WorkersName>,
     #[serde(default)]
     vectors: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetEntry {
+    slice_us: u32,
+    period_us: u32,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +130,15 @@ enum WorkersName {
     One,
     Core,
     Client,
+}
+
+impl RestartName {
+    fn restart(self) -> Restart {
+        match self {
+            RestartName::Always => Restart::Always,
+            RestartName::Never => Restart::Never,
+        }
+    }
 }
 
 impl WorkersName {
@@ -307,6 +326,7 @@ fn component(entry: Entry) -> Result<Component> {
         core,
         cores,
         priority,
+        budget,
         memory,
         provides,
         uses,
@@ -331,6 +351,7 @@ fn component(entry: Entry) -> Result<Component> {
     }
     ensure!(priority <= PRIORITY_MAX, "{name}: priority {priority} is above {PRIORITY_MAX}");
     let memory_limit_pages = pages(&name, &memory)?;
+    let budget = budget.map(|entry| self::budget(&name, &entry)).transpose()?;
     let core = match (core, cores) {
         (Some(core), None) => placement(&name, core)?,
         (None, Some(cores)) if !cores.is_empty() => Placement::Each(cores),
@@ -350,26 +371,32 @@ fn component(entry: Entry) -> Result<Component> {
     }
     // Servers are found when all components are known.
     let uses = uses.into_iter().map(|contract| Use { contract, server: String::new() }).collect();
-    let restart = match restart {
-        RestartName::Always => Restart::Always,
-        RestartName::Never => Restart::Never,
-    };
     let program = program.unwrap_or_else(|| name.clone());
     Ok(Component {
         program,
         name,
         core,
         priority,
+        budget,
         memory_limit_pages,
         provides,
         uses,
         binds,
-        restart,
+        restart: restart.restart(),
         devices,
         regions,
         workers: workers.map_or(Workers::None, WorkersName::workers),
         has_vectors: vectors,
     })
+}
+
+fn budget(name: &str, &BudgetEntry { slice_us, period_us }: &BudgetEntry) -> Result<Budget> {
+    ensure!(
+        (SLICE_US_MIN..=period_us).contains(&slice_us) && period_us <= PERIOD_US_MAX,
+        "{name}: a budget has a slice_us of at least {SLICE_US_MIN}, and at most period_us, which is at most \
+         {PERIOD_US_MAX}: who waits longer for time is taken for hanging"
+    );
+    Ok(Budget { slice_us, period_us })
 }
 
 fn placement(name: &str, core: Core) -> Result<Placement> {
@@ -459,6 +486,24 @@ mod tests {
         format!(
             "[[component]]\nname = '{name}'\ncore = [0, 1]\npriority = 1\nmemory = '4M'\nprovides = [{provides}]\nuses = [{uses}]\nrestart = 'always'\n"
         )
+    }
+
+    #[test]
+    fn a_budget_is_time_that_comes_again_soon() {
+        let told = |budget: &str| {
+            let page = entry("a", "", "") + budget + LINUX;
+            parse(&page, &[]).map(|system| system.components[0].budget)
+        };
+        assert_eq!(told("").unwrap(), None);
+        let of =
+            |slice_us, period_us| told(&format!("budget = {{ slice_us = {slice_us}, period_us = {period_us} }}\n"));
+        assert_eq!(of(100, 50_000).unwrap(), Some(Budget { slice_us: 100, period_us: 50_000 }));
+        assert_eq!(of(700, 700).unwrap(), Some(Budget { slice_us: 700, period_us: 700 }));
+        for (slice_us, period_us) in [(99, 1000), (701, 700), (100, 50_001), (0, 0)] {
+            let refused = format!("{:#}", of(slice_us, period_us).unwrap_err());
+            assert!(refused.contains("a: a budget has"), "{refused}");
+        }
+        assert!(told("budget = { slice_us = 100 }\n").is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use system::Placement;
+use system::{Budget, Placement, System};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// A shell that computes, starts programs, waits, and stays.
@@ -39,8 +39,19 @@ const FOR_BOTH_MIN: u64 = 40;
 const COMPUTES: &str = "echo begins; while :; do :; done";
 /// Frames that nobody asked for.
 const FLOOD: usize = 8000;
+/// Who has the card.
+const DRIVER: &str = "virtio-net";
+/// Of a core without the network's components, so many hundredths are the program's.
+const OFFLOADED_MIN: u64 = 90;
 /// Microseconds that the driver takes for one, at least.
 const FRAME_US: u64 = 1;
+/// Of the driver, where it has one: less than it takes for the flood.
+const BUDGET: Budget = Budget { slice_us: 100, period_us: 20_000 };
+/// Budgets that it may have had beyond those of the periods between two questions: of the two that
+/// they lie in.
+const BUDGETS_MORE: u64 = 2;
+/// Microseconds by which it may have overrun the last one: they are missing in those that follow.
+const OVERRUN_US: u64 = 100;
 
 pub fn scenarios() -> Vec<Scenario> {
     let all = [(MachineType::Q35, 1), (MachineType::Q35, 4), (MachineType::MicrovmMmio, 2)];
@@ -53,7 +64,11 @@ pub fn scenarios() -> Vec<Scenario> {
         .into_iter()
         .chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)])
         .chain(clients)
-        .chain([Scenario::shared(2, "acct/flood/q35/1".into(), flood)])
+        .chain([
+            Scenario::shared(2, "acct/flood/q35/1".into(), flood),
+            Scenario::shared(2, "acct/flood/budget/q35/1".into(), flood_within_budget),
+            Scenario::shared(2, "acct/flood/offload/q35/2".into(), flood_on_another_core),
+        ])
         .collect()
 }
 
@@ -232,39 +247,81 @@ fn clients(bench: &Bench, cpus: u32) -> Result<()> {
     })
 }
 
-/// A flood of unasked-for ARP is paid by the card's driver, whose interrupts have time of their
-/// own, and by IP: the program that it interrupts pays nothing.
-fn flood(bench: &Bench) -> Result<()> {
+/// What the books say before a flood of unasked-for ARP, beside which a program computes on core 0,
+/// and behind it.
+fn flooded(bench: &Bench, system: &System, cpus: u32, instruction_ns: Option<u32>) -> Result<[Vec<Core>; 2]> {
     let (wire, ports) = Wire::new()?;
-    let guest = bench.boot(MachineType::Q35, 1, &["busybox", "sh", "-c", COMPUTES], |_, machine| {
-        machine.frames = Some(ports);
-        machine.command_line.push(damaged_frames::ADDRESSES.to_owned());
-        Ok(())
-    })?;
+    let guest =
+        bench.boot_system(system, MachineType::Q35, cpus, &["busybox", "sh", "-c", COMPUTES], |_, machine| {
+            machine.frames = Some(ports);
+            machine.instruction_ns = instruction_ns;
+            machine.accelerator = Accelerator::Tcg;
+            machine.command_line.push(damaged_frames::ADDRESSES.to_owned());
+            Ok(())
+        })?;
+    let mut books = [Vec::new(), Vec::new()];
     with_console(guest, |guest| {
         guest.expect("begins", LIMIT)?;
         wire.ping(1).context("before the flood")?;
-        let before = ask(guest)?;
+        books[0] = ask(guest)?;
         wire.flood(FLOOD)?;
         wire.ping(2).context("after the flood")?;
-        let after = ask(guest)?;
-        check(&after)?;
-        for name in ["virtio-net", "ip"] {
-            let books = |cores: &[Core]| -> Result<(u64, u64)> {
-                let domain = cores[0].domains.get(name).with_context(|| format!("there is no {name}"))?;
-                Ok((domain.ran, ["itself", "virtio-net", "ip"].map(|payer| domain.paid_by(payer)).iter().sum()))
-            };
-            let (before, after) = (books(&before)?, books(&after)?);
-            let (ran, own) = (after.0 - before.0, after.1 - before.1);
-            println!("     {FLOOD} frames: {name} ran {ran} us, of which it and those below it paid {own} us");
-            ensure!(name == "ip" || ran >= FRAME_US * FLOOD as u64, "{name} ran {ran} us for {FLOOD} frames");
-            ensure!(
-                ran.saturating_sub(own) * PART <= ran + ROUNDED * PART,
-                "others paid for {name}: {ran} us, {own} us"
-            );
-        }
-        Ok(())
-    })
+        books[1] = ask(guest)?;
+        check(&books[1])
+    })?;
+    Ok(books)
+}
+
+/// A flood of unasked-for ARP is paid by the card's driver, whose interrupts have time of their
+/// own, and by IP: the program that it interrupts pays nothing.
+fn flood(bench: &Bench) -> Result<()> {
+    let [before, after] = flooded(bench, bench.system(), 1, None)?;
+    for name in ["virtio-net", "ip"] {
+        let books = |cores: &[Core]| -> Result<(u64, u64)> {
+            let domain = cores[0].domains.get(name).with_context(|| format!("there is no {name}"))?;
+            Ok((domain.ran, ["itself", "virtio-net", "ip"].map(|payer| domain.paid_by(payer)).iter().sum()))
+        };
+        let (before, after) = (books(&before)?, books(&after)?);
+        let (ran, own) = (after.0 - before.0, after.1 - before.1);
+        println!("     {FLOOD} frames: {name} ran {ran} us, of which it and those below it paid {own} us");
+        ensure!(name == "ip" || ran >= FRAME_US * FLOOD as u64, "{name} ran {ran} us for {FLOOD} frames");
+        ensure!(ran.saturating_sub(own) * PART <= ran + ROUNDED * PART, "others paid for {name}: {ran} us, {own} us");
+    }
+    Ok(())
+}
+
+/// A driver with a budget takes no more of its core, whatever comes from the network. By a clock of
+/// instructions, so that the host takes none of it away.
+fn flood_within_budget(bench: &Bench) -> Result<()> {
+    let mut system = bench.system().clone();
+    let driver = system.components.iter_mut().find(|component| component.name == DRIVER);
+    driver.context("there is no driver")?.budget = Some(BUDGET);
+    let [before, after] = flooded(bench, &system, 1, Some(1))?;
+    let paid = |cores: &[Core]| -> u64 {
+        let by_driver =
+            |(name, domain): (&String, &Domain)| domain.paid_by(if name == DRIVER { "itself" } else { DRIVER });
+        cores[0].domains.iter().map(by_driver).sum()
+    };
+    let (clock, paid) = (after[0].clock - before[0].clock, paid(&after) - paid(&before));
+    let budgets = clock / u64::from(BUDGET.period_us) + BUDGETS_MORE;
+    let most = budgets * u64::from(BUDGET.slice_us) + OVERRUN_US;
+    println!("     {FLOOD} frames in {clock} us: {DRIVER} had {paid} us, and may have {most} us");
+    ensure!(paid > 0 && paid <= most, "{DRIVER} had {paid} us of {clock} us: its budget is {BUDGET:?}");
+    Ok(())
+}
+
+/// A program on a core without the network's components has all of it, whatever comes.
+fn flood_on_another_core(bench: &Bench) -> Result<()> {
+    let [before, after] = flooded(bench, bench.system(), 2, None)?;
+    for name in [DRIVER, "ip"] {
+        ensure!(after[1].domains.contains_key(name), "{name} is not on core 1");
+        ensure!(!after[0].domains.contains_key(name), "{name} is on core 0");
+    }
+    let [programs, idle] = [0, 3].map(|part| after[0].parts[part] - before[0].parts[part]);
+    let clock = after[0].clock - before[0].clock;
+    println!("     {FLOOD} frames in {clock} us: core 0 ran programs for {programs} us and idled {idle} us");
+    ensure!(100 * programs >= OFFLOADED_MIN * clock, "of {clock} us programs ran {programs} us on core 0");
+    Ok(())
 }
 
 #[cfg(test)]
