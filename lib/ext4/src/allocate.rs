@@ -3,7 +3,7 @@
 //! Blocks that were freed are given out again only when the transaction that freed them lasts:
 //! until then a cut could bring back who had them.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Stop};
@@ -12,7 +12,8 @@ use crate::inode::{Kind, ROOT};
 use crate::known::{Part, find};
 use crate::operation::Operation;
 use crate::super_block::GROUP_BLOCKS;
-use crate::{BLOCK_BYTES, Block, Blocks};
+use crate::transaction::{ZEROS, copy_of};
+use crate::{Block, Blocks};
 
 /// Blocks that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl<B: Blocks> Operation<'_, B> {
     }
 
     /// The bitmap of the blocks of a group, checked.
-    fn block_bitmap(&self, number: u32, group: &Group) -> Result<Box<Block>, Stop> {
+    fn block_bitmap(&self, number: u32, group: &Group) -> Result<Arc<Block>, Stop> {
         if group.flags & FLAG_NO_BLOCKS != 0 {
             return self.new_block_bitmap(number, group);
         }
@@ -124,33 +125,33 @@ impl<B: Blocks> Operation<'_, B> {
             let is_right = Checksum(self.volume().geometry().checksum_seed).with(bitmap).0 == sum;
             if is_right { Ok(()) } else { Err(corrupt("the checksum of a bitmap of blocks", number)) }
         })?;
-        Ok(Box::new(*bitmap))
+        Ok(copy_of(bitmap))
     }
 
     /// The bitmap of a group of which no file has a block.
-    fn new_block_bitmap(&self, number: u32, group: &Group) -> Result<Box<Block>, Stop> {
+    fn new_block_bitmap(&self, number: u32, group: &Group) -> Result<Arc<Block>, Stop> {
         let (first, count) = (u64::from(number) * GROUP_BLOCKS, self.group_blocks(number));
-        let mut bitmap = Box::new([0; BLOCK_BYTES]);
+        let mut whole = copy_of(&ZEROS);
+        let bitmap = Arc::make_mut(&mut whole);
         let mut free = count;
         for range in self.mount.system().among(first..first + u64::from(count)) {
             let length = (range.end - range.start) as u32;
-            put_bits(&mut bitmap, (range.start - first) as u32, length, true);
+            put_bits(bitmap, (range.start - first) as u32, length, true);
             free -= length;
         }
-        put_bits(&mut bitmap, count, GROUP_BLOCKS as u32 - count, true);
-        if free == group.free_blocks { Ok(bitmap) } else { Err(corrupt("the free blocks of a group", number)) }
+        put_bits(bitmap, count, GROUP_BLOCKS as u32 - count, true);
+        if free == group.free_blocks { Ok(whole) } else { Err(corrupt("the free blocks of a group", number)) }
     }
 
-    fn put_block_bitmap(&mut self, number: u32, group: &mut Group, bitmap: &Block) -> Result<(), Stop> {
+    fn put_block_bitmap(&mut self, number: u32, group: &mut Group, bitmap: Arc<Block>) -> Result<(), Stop> {
         group.flags &= !FLAG_NO_BLOCKS;
-        group.block_bitmap_sum = Checksum(self.volume().geometry().checksum_seed).with(bitmap).0;
-        *self.blocks.fresh(group.block_bitmap) = *bitmap;
-        self.blocks.note_right(group.block_bitmap, Part::whole(group.block_bitmap_sum));
+        group.block_bitmap_sum = Checksum(self.volume().geometry().checksum_seed).with(&bitmap[..]).0;
+        self.blocks.put_right(group.block_bitmap, bitmap, Part::whole(group.block_bitmap_sum));
         self.put_group(number, group)
     }
 
     /// Marks blocks that wait for a commit as not free.
-    fn take_waiting(&self, number: u32, bitmap: &mut Block) {
+    fn take_waiting(&self, number: u32, bitmap: &mut Arc<Block>) {
         let (start, end) = (u64::from(number) * GROUP_BLOCKS, u64::from(number + 1) * GROUP_BLOCKS);
         let others = self.mount.uncommitted().map(|transaction| &transaction.changes);
         for changes in others.chain([&self.blocks.changes]) {
@@ -158,7 +159,7 @@ impl<B: Blocks> Operation<'_, B> {
             for (&first, &blocks) in before.into_iter().chain(changes.freed.range(start..end)) {
                 let (first, last) = (first.max(start), (first + blocks).min(end));
                 if first < last {
-                    put_bits(bitmap, (first - start) as u32, (last - first) as u32, true);
+                    put_bits(Arc::make_mut(bitmap), (first - start) as u32, (last - first) as u32, true);
                 }
             }
         }
@@ -191,17 +192,19 @@ impl<B: Blocks> Operation<'_, B> {
 
     fn allocate_in(&mut self, number: u32, mut group: Group, goal: u32, most: u32) -> Result<Option<Run>, Stop> {
         let mut bitmap = self.block_bitmap(number, &group)?;
+        // A copy only if something waits.
         let mut seen = bitmap.clone();
         self.take_waiting(number, &mut seen);
         let Some((bit, count)) = find_run(&seen, goal, self.group_blocks(number), most) else { return Ok(None) };
         let first = u64::from(number) * GROUP_BLOCKS + u64::from(bit);
         let is_right = count <= group.free_blocks && !self.mount.system().has(first..first + u64::from(count));
-        if !put_bits(&mut bitmap, bit, count, true) || !is_right {
+        drop(seen);
+        if !put_bits(Arc::make_mut(&mut bitmap), bit, count, true) || !is_right {
             return Err(corrupt("a bitmap of blocks", number));
         }
         group.free_blocks -= count;
         self.blocks.changes.free_blocks -= i64::from(count);
-        self.put_block_bitmap(number, &mut group, &bitmap)?;
+        self.put_block_bitmap(number, &mut group, bitmap)?;
         Ok(Some(Run { first, blocks: count }))
     }
 
@@ -231,24 +234,24 @@ impl<B: Blocks> Operation<'_, B> {
         let mut bitmap = self.block_bitmap(number, &group)?;
         let is_system = self.mount.system().has(first..first + u64::from(count));
         let free = group.free_blocks + count;
-        let was_taken = put_bits(&mut bitmap, (first % GROUP_BLOCKS) as u32, count, false);
+        let was_taken = put_bits(Arc::make_mut(&mut bitmap), (first % GROUP_BLOCKS) as u32, count, false);
         if is_system || !was_taken || free > self.group_blocks(number) {
             return Err(corrupt("blocks that are to be freed", number));
         }
         group.free_blocks = free;
         self.blocks.changes.free_blocks += i64::from(count);
-        self.put_block_bitmap(number, &mut group, &bitmap)
+        self.put_block_bitmap(number, &mut group, bitmap)
     }
 
-    fn inode_bitmap(&self, number: u32, group: &Group) -> Result<Box<Block>, Stop> {
+    fn inode_bitmap(&self, number: u32, group: &Group) -> Result<Arc<Block>, Stop> {
         let geometry = self.volume().geometry();
         let per_group = geometry.inodes_per_group;
         if group.flags & FLAG_NO_INODES != 0 {
             if group.free_inodes != per_group {
                 return Err(corrupt("the free inodes of a group", number));
             }
-            let mut bitmap = Box::new([0; BLOCK_BYTES]);
-            put_bits(&mut bitmap, per_group, GROUP_BLOCKS as u32 - per_group, true);
+            let mut bitmap = copy_of(&ZEROS);
+            put_bits(Arc::make_mut(&mut bitmap), per_group, GROUP_BLOCKS as u32 - per_group, true);
             return Ok(bitmap);
         }
         let sum = group.inode_bitmap_sum;
@@ -256,7 +259,7 @@ impl<B: Blocks> Operation<'_, B> {
             let is_right = self.inode_bitmap_sum(bitmap) == sum;
             if is_right { Ok(()) } else { Err(corrupt("the checksum of a bitmap of inodes", number)) }
         })?;
-        Ok(Box::new(*bitmap))
+        Ok(copy_of(bitmap))
     }
 
     fn inode_bitmap_sum(&self, bitmap: &Block) -> u32 {
@@ -264,11 +267,10 @@ impl<B: Blocks> Operation<'_, B> {
         Checksum(geometry.checksum_seed).with(&bitmap[..geometry.inodes_per_group as usize / 8]).0
     }
 
-    fn put_inode_bitmap(&mut self, number: u32, group: &mut Group, bitmap: &Block) -> Result<(), Stop> {
+    fn put_inode_bitmap(&mut self, number: u32, group: &mut Group, bitmap: Arc<Block>) -> Result<(), Stop> {
         group.flags &= !FLAG_NO_INODES;
-        group.inode_bitmap_sum = self.inode_bitmap_sum(bitmap);
-        *self.blocks.fresh(group.inode_bitmap) = *bitmap;
-        self.blocks.note_right(group.inode_bitmap, Part::whole(group.inode_bitmap_sum));
+        group.inode_bitmap_sum = self.inode_bitmap_sum(&bitmap);
+        self.blocks.put_right(group.inode_bitmap, bitmap, Part::whole(group.inode_bitmap_sum));
         self.put_group(number, group)
     }
 
@@ -313,15 +315,15 @@ impl<B: Blocks> Operation<'_, B> {
         // The blocks' bitmap of a group with an inode is there.
         if group.flags & FLAG_NO_BLOCKS != 0 {
             let blocks = self.block_bitmap(number, &group)?;
-            self.put_block_bitmap(number, &mut group, &blocks)?;
+            self.put_block_bitmap(number, &mut group, blocks)?;
         }
-        put_bits(&mut bitmap, bit, 1, true);
+        put_bits(Arc::make_mut(&mut bitmap), bit, 1, true);
         group.free_inodes -= 1;
         // The table behind the last inode that was ever used may be anything: nobody reads it.
         group.unused_inodes = group.unused_inodes.min(per_group - bit - 1);
         group.directories += u32::from(kind == Kind::Directory);
         self.blocks.changes.free_inodes -= 1;
-        self.put_inode_bitmap(number, &mut group, &bitmap)?;
+        self.put_inode_bitmap(number, &mut group, bitmap)?;
         Ok(inode)
     }
 
@@ -335,14 +337,14 @@ impl<B: Blocks> Operation<'_, B> {
         let number = (inode - 1) / geometry.inodes_per_group;
         let mut group = self.volume().group(self, number)?;
         let mut bitmap = self.inode_bitmap(number, &group)?;
-        let was_taken = put_bits(&mut bitmap, (inode - 1) % geometry.inodes_per_group, 1, false);
+        let was_taken = put_bits(Arc::make_mut(&mut bitmap), (inode - 1) % geometry.inodes_per_group, 1, false);
         if !was_taken || group.free_inodes >= geometry.inodes_per_group {
             return Err(corrupt("an inode that is to be freed", number));
         }
         group.free_inodes += 1;
         group.directories = group.directories.saturating_sub(u32::from(kind == Kind::Directory));
         self.blocks.changes.free_inodes += 1;
-        self.put_inode_bitmap(number, &mut group, &bitmap)?;
+        self.put_inode_bitmap(number, &mut group, bitmap)?;
         self.blocks.edit(block)?[at..at + usize::from(geometry.inode_bytes)].fill(0);
         Ok(())
     }
@@ -353,6 +355,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::BLOCK_BYTES;
 
     proptest! {
         #[test]

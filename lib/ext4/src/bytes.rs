@@ -10,6 +10,7 @@ use crate::inode::{CHANGED, Inode, Kind, MODIFIED, SIZE_MAX};
 use crate::operation::Operation;
 use crate::orphans::Progress;
 use crate::super_block::GROUP_BLOCKS;
+use crate::transaction::{ZEROS, copy_of};
 use crate::{BLOCK_BYTES, Blocks, need};
 
 /// Most blocks that one operation writes.
@@ -120,9 +121,16 @@ impl<B: Blocks> Operation<'_, B> {
         for block in run.first..run.first + u64::from(run.blocks) {
             let at = ((offset + done as u64) % BLOCK) as usize;
             let count = (BLOCK_BYTES - at).min(bytes.len() - done);
-            let mut whole = if is_new || count == BLOCK_BYTES { [0; BLOCK_BYTES] } else { *need(self, block)? };
-            whole[at..at + count].copy_from_slice(&bytes[done..done + count]);
-            self.blocks.put_data(block, inode.number, Arc::new(whole));
+            let part = &bytes[done..done + count];
+            let whole = match part.try_into() {
+                Ok(whole) => copy_of(whole),
+                Err(_) => {
+                    let mut whole = copy_of(if is_new { &ZEROS } else { need(self, block)? });
+                    Arc::make_mut(&mut whole)[at..at + count].copy_from_slice(part);
+                    whole
+                }
+            };
+            self.blocks.put_data(block, inode.number, whole);
             done += count;
         }
         Ok(done)

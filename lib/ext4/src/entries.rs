@@ -3,7 +3,7 @@
 //! A directory of one block has no index; when that is full it gets one, if the volume has them. A
 //! full block of entries is split by hash into two, and so is a full node.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::directory::{self, Content, ENTRIES_BYTES, Named, corrupt};
@@ -11,8 +11,9 @@ use crate::error::{Error, Refusal, Stop};
 use crate::extent::{self, Place};
 use crate::index::{self, Branch, LEVELS_MAX, NODE_AT, ROOT_AT};
 use crate::inode::{Inode, Kind};
-use crate::known::find;
+use crate::known::{Part, find};
 use crate::operation::Operation;
+use crate::transaction::copy_of;
 use crate::volume::Path;
 use crate::{BLOCK_BYTES, Block, Blocks};
 
@@ -39,12 +40,13 @@ impl<B: Blocks> Operation<'_, B> {
         let number = self.directory_block(directory, logical)?;
         let found = find(self, number)?;
         let Content::Entries(_) = directory::content(directory, logical, found)? else { return Ok(false) };
-        let mut block = Box::new(*found.block);
-        if !change(directory::entries_mut(directory, logical, &mut block))? {
+        let mut copy = copy_of(found.block);
+        let block = Arc::make_mut(&mut copy);
+        if !change(directory::entries_mut(directory, logical, block))? {
             return Ok(false);
         }
-        directory::put_sum(directory, logical, &mut block);
-        *self.blocks.edit(number)? = *block;
+        directory::put_sum(directory, logical, block);
+        self.blocks.put_right(number, copy, Part::whole(directory.seed().0));
         Ok(true)
     }
 

@@ -141,6 +141,14 @@ impl<B: Blocks> Blocks for Overlay<B> {
     }
 }
 
+/// A block of zeros.
+pub(crate) static ZEROS: Block = [0; BLOCK_BYTES];
+
+/// A copy of a block, made where it stays: not on the stack first.
+pub(crate) fn copy_of(block: &Block) -> Arc<Block> {
+    Arc::<[u8]>::from(&block[..]).try_into().expect("it has a block's bytes")
+}
+
 impl<B: Blocks> Overlay<B> {
     /// A block of metadata, to be changed.
     ///
@@ -149,7 +157,7 @@ impl<B: Blocks> Overlay<B> {
     pub fn edit(&mut self, number: u64) -> Result<&mut Block, Stop> {
         if !self.changes.blocks.contains_key(&number) {
             let found = known::find(self, number)?;
-            let (bytes, known) = (Arc::new(*found.block), found.known.cloned().unwrap_or_default());
+            let (bytes, known) = (copy_of(found.block), found.known.cloned().unwrap_or_default());
             self.changes.blocks.insert(number, Version { bytes, known });
         }
         let version = self.changes.blocks.get_mut(&number).ok_or(Stop::Need(number))?;
@@ -158,12 +166,18 @@ impl<B: Blocks> Overlay<B> {
 
     /// A block of metadata that was nothing before: zeros.
     pub fn fresh(&mut self, number: u64) -> &mut Block {
-        let none = || Version { bytes: Arc::new([0; BLOCK_BYTES]), known: Known::default() };
-        let version = self.changes.blocks.entry(number).or_insert_with(none);
-        version.known.clear();
-        let bytes = Arc::make_mut(&mut version.bytes);
-        bytes.fill(0);
-        bytes
+        Arc::make_mut(&mut self.put(number, copy_of(&ZEROS)).bytes)
+    }
+
+    /// All of a block of metadata, of which nothing is known.
+    fn put(&mut self, number: u64, bytes: Arc<Block>) -> &mut Version {
+        let version = Version { bytes, known: Known::default() };
+        self.changes.blocks.entry(number).insert_entry(version).into_mut()
+    }
+
+    /// Sets all of a block of metadata, which is right: its checksum was just made.
+    pub fn put_right(&mut self, number: u64, bytes: Arc<Block>, part: Part) {
+        self.put(number, bytes).known.note_right(part);
     }
 
     /// A part of a changed block is right, as its checksum was just made.

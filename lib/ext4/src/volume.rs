@@ -11,6 +11,7 @@ use crate::group::{self, Group};
 use crate::inode::{Inode, Kind};
 use crate::known::{Found, Part, find};
 use crate::super_block::Geometry;
+use crate::transaction::ZEROS;
 use crate::{BLOCK_BYTES, Block, Blocks, hash, index, need};
 
 /// A volume. It keeps nothing but its geometry; all else is in blocks.
@@ -105,7 +106,6 @@ impl Volume {
         offset: u64,
         most: usize,
     ) -> Result<&'a [u8], Stop> {
-        static ZEROS: Block = [0; BLOCK_BYTES];
         match file.kind {
             Kind::File => {}
             Kind::Directory => return Err(Error::IsDirectory.into()),
