@@ -75,13 +75,12 @@ fn next_place(
 fn copy_out(
     volume: &Volume,
     blocks: &Now<'_>,
-    (number, at): (u32, u64),
+    (inode, at): (&Inode, u64),
     window: &Bulk,
 ) -> Result<Result<usize, DescriptionError>, Stop> {
-    let inode = volume.inode(blocks, number)?;
     let mut done = 0;
     while done < window.len() {
-        let bytes = volume.bytes(blocks, &inode, at + done as u64, window.len() - done)?;
+        let bytes = volume.bytes(blocks, inode, at + done as u64, window.len() - done)?;
         if bytes.is_empty() {
             break;
         }
@@ -106,21 +105,31 @@ impl Server {
         const BLOCK: u64 = BLOCK_BYTES as u64;
         let device = self.device().await?;
         let wanted = at / BLOCK..at.saturating_add(window.len() as u64).div_ceil(BLOCK);
-        let (missed, end) = self
+        let (missed, end, copied) = self
             .ask(|volume, blocks| {
                 let inode = volume.inode(blocks, number)?;
-                Ok((missing(volume, blocks, &inode, wanted.clone())?, inode.size.div_ceil(BLOCK)))
+                let missed = missing(volume, blocks, &inode, wanted.clone())?;
+                let copied = match missed.is_empty() {
+                    true => Some(copy_out(volume, blocks, (&inode, at), window)?),
+                    false => None,
+                };
+                Ok((missed, inode.size.div_ceil(BLOCK), copied))
             })
             .await?;
         let most = device.cache.borrow().limit() as u64 / AHEAD_PART;
         let ahead = self.with(peer, id, |open| Ok(open.target.ahead.read(wanted, end, most)))?;
         let soon = self.missing_soon(number, ahead).await;
-        let mut pins = Pins::new(device.clone());
         device.begin(missed.iter().copied().chain(soon));
+        if let Some(copied) = copied {
+            return copied;
+        }
+        let mut pins = Pins::new(device.clone());
         for block in missed {
             pins.add(block).await.map_err(|_| DescriptionError::Failed)?;
         }
-        self.answer_with(&mut pins, |volume, blocks| copy_out(volume, blocks, (number, at), window)).await?
+        let copied =
+            |volume: &Volume, blocks: &Now<'_>| copy_out(volume, blocks, (&volume.inode(blocks, number)?, at), window);
+        self.answer_with(&mut pins, copied).await?
     }
 
     /// Those blocks of a file that are not there. None if that cannot be told: who comes to them
