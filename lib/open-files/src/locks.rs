@@ -253,8 +253,11 @@ mod tests {
             assert_eq!(locks.test(FILE, owner, &wanted).is_some(), blocked, "step {step}");
             match locks.set(FILE, owner, &wanted) {
                 Err(error) => assert!(blocked && error == Error::WouldBlock, "step {step}"),
-                Ok(_) => {
+                Ok(freed) => {
                     assert!(!blocked, "step {step}");
+                    // Others are told if a byte is held otherwise than before, and was held.
+                    let differs = |(holder, held): &(Owner, Hold)| *holder == owner && hold != Some(*held);
+                    assert_eq!(freed, model[bytes.clone()].iter().flatten().any(differs), "step {step}");
                     for byte in &mut model[bytes] {
                         byte.retain(|(holder, _)| *holder != owner);
                         byte.extend(hold.map(|hold| (owner, hold)));
@@ -263,6 +266,8 @@ mod tests {
             }
             let all = locks.held.get(&(FILE, Space::Ranges)).cloned().unwrap_or_default();
             assert_eq!(locks.count, all.len());
+            let joins = |one: &Held, next: &Held| (one.owner, one.hold, one.to) == (next.owner, next.hold, next.from);
+            assert!(!all.iter().any(|one| all.iter().any(|next| joins(one, next))), "two are one: step {step}");
             for (at, byte) in model.iter().enumerate() {
                 let covers = |held: &&Held| held.from <= at as u64 && (at as u64) < held.to;
                 let mut found: Vec<_> = all.iter().filter(covers).map(|held| (held.owner, held.hold)).collect();
@@ -272,6 +277,7 @@ mod tests {
                 assert_eq!(found, byte, "step {step}");
             }
         }
+        assert!(!locks.release(FILE, Owner::Client(99)), "it had none");
         assert!(owners.into_iter().filter(|owner| locks.release(FILE, *owner)).count() > 0);
         assert_eq!((locks.count, locks.held.len()), (0, 0));
     }
