@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -156,24 +157,37 @@ fn what_is_too_long_is_refused() {
 /// Of one message, which takes microseconds; who waits longer waits for nothing.
 const LIMIT: Duration = Duration::from_secs(100);
 
+/// Told by a thread that fails, so that the other does not wait for it.
+struct Failed<'a>(&'a AtomicBool);
+
+impl Drop for Failed<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn two_threads_pass_a_million_messages() {
     let slots = slots(64);
     let index = AtomicU64::new(0);
     const COUNT: u32 = 1_000_000;
     let mut reader = Reader::new(1, &index);
+    let failed = AtomicBool::new(false);
+    let goes_on = |begun: Instant| begun.elapsed() < LIMIT && !failed.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _failed = Failed(&failed);
             let mut writer = Writer::new(1);
             for number in 0..COUNT {
                 let begun = Instant::now();
                 let bytes = number.to_le_bytes().repeat(1 + number as usize % 40);
                 while writer.write(&slots, &index, header(number), &bytes) == Err(Refused::Full) {
-                    assert!(begun.elapsed() < LIMIT, "the reader takes nothing after message {number}");
+                    assert!(goes_on(begun), "the reader takes nothing after message {number}");
                     std::thread::yield_now();
                 }
             }
         });
+        let _failed = Failed(&failed);
         let mut buffer = Buffer::default();
         for number in 0..COUNT {
             let begun = Instant::now();
@@ -182,7 +196,7 @@ fn two_threads_pass_a_million_messages() {
                     Some(message) => break message,
                     None => std::thread::yield_now(),
                 }
-                assert!(begun.elapsed() < LIMIT, "message {number} does not come");
+                assert!(goes_on(begun), "message {number} does not come");
             };
             assert_eq!(got, header(number));
             assert_eq!(bytes, 4 * (1 + number as usize % 40));
