@@ -359,3 +359,111 @@ fn an_answer_that_came_while_the_peer_was_rung_costs_no_reading_of_the_clock() {
     assert!((1..=CALLS / 4).contains(&reads), "{reads} readings for {CALLS} calls");
     unregister(port);
 }
+
+#[test]
+fn what_was_sent_last_is_told_to_the_peer_as_the_main_future_ends() {
+    let neighbour = Rc::new(Neighbour::default());
+    let port = register(neighbour.clone());
+    block_on(&*neighbour, async { mark(port) });
+    assert!(neighbour.is_answered.get(), "it was not rung");
+    unregister(port);
+}
+
+#[test]
+fn bits_that_come_together_wake_all_whom_they_concern() {
+    let (clock, seen) = (Clock::default(), Seen::default());
+    clock.rings.replace(vec![0b100, 0b011]);
+    for mask in [0b001, 0b010] {
+        let seen = seen.clone();
+        spawn(async move {
+            let bits = notified(mask).await;
+            seen.borrow_mut().push(bits);
+        });
+    }
+    assert_eq!(block_on(&clock, notified(0b100)), 0b100);
+    assert_eq!(seen.take(), [0b001, 0b010]);
+}
+
+#[test]
+fn a_deadline_is_kept_by_a_component_that_has_no_rest() {
+    const TURNS: usize = 64;
+    let clock = Clock::default();
+    let is_over = Rc::new(Cell::new(false));
+    let over = is_over.clone();
+    spawn(async move {
+        sleep_until(5).await;
+        over.set(true);
+    });
+    block_on(&clock, async {
+        for _ in 0..TURNS {
+            clock.now_ns.set(clock.now_ns() + 1);
+            yield_now().await;
+        }
+    });
+    assert!(is_over.get() && clock.sleeps.take().is_empty(), "it sleeps at {}", clock.now_ns());
+}
+
+/// A port with one message.
+struct Brings {
+    rank: Rank,
+    is_there: Cell<bool>,
+    seen: Seen<&'static str>,
+    waits: Rc<Cell<Option<Waker>>>,
+}
+
+impl Port for Brings {
+    fn poll(&self) {
+        if self.is_there.take() {
+            self.seen.borrow_mut().push(if self.rank == Rank::Response { "answer" } else { "request" });
+            self.waits.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn ready(&self) -> bool {
+        self.is_there.get()
+    }
+
+    fn arm(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self) {}
+
+    fn disarm(&self) {}
+
+    fn flush(&self) {}
+
+    fn badge(&self) -> u64 {
+        1
+    }
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn remote(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn whom_an_answer_wakes_goes_on_before_new_work_is_taken_in() {
+    let (seen, waits) = (Seen::default(), Rc::<Cell<Option<Waker>>>::default());
+    let (steps, keep) = (seen.clone(), waits.clone());
+    spawn(async move {
+        let mut is_first = true;
+        poll_fn(|context| {
+            keep.set(Some(context.waker().clone()));
+            if core::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        steps.borrow_mut().push("goes on");
+    });
+    run_all();
+    for rank in [Rank::Request, Rank::Response] {
+        let waits = if rank == Rank::Response { waits.clone() } else { Rc::default() };
+        register(Rc::new(Brings { rank, is_there: Cell::new(true), seen: seen.clone(), waits }));
+    }
+    run_all();
+    assert_eq!(seen.take(), ["answer", "goes on", "request"]);
+}
