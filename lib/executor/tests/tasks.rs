@@ -95,6 +95,22 @@ fn who_sleeps_goes_on_at_its_deadline_and_not_before() {
 }
 
 #[test]
+fn a_deadline_wakes_who_waits_for_it_last() {
+    let seen = Seen::default();
+    let steps = seen.clone();
+    block_on(&Clock::default(), async {
+        let mut sleeps = Box::pin(sleep_until(10));
+        assert!(poll_fn(|context| Poll::Ready(sleeps.as_mut().poll(context).is_pending())).await);
+        spawn(async move {
+            sleeps.await;
+            steps.borrow_mut().push("woken");
+        });
+        sleep_until(20).await;
+    });
+    assert_eq!(seen.take(), ["woken"]);
+}
+
+#[test]
 fn bits_are_kept_until_somebody_takes_them() {
     post(0b0110);
     let taken = block_on(&Clock::default(), async { [notified(0b0011).await, notified(0b1100).await] });
