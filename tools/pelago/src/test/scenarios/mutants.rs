@@ -1,6 +1,6 @@
 //! Tier 1, by name and nightly: small changes of code, each of which some test of the host has to
-//! fail with (`cargo mutants`). Those that none fails with stand with their reasons in
-//! `tools/pelago/survivors.txt`, a list that may only shrink.
+//! fail with (`cargo mutants`). Those that none fails with, or that one fails with now and then,
+//! stand with their reasons in `tools/pelago/survivors.txt`, a list that may only shrink.
 
 use crate::host::skip::Skip;
 use crate::host::{cargo, child, files, place};
@@ -15,27 +15,52 @@ const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 const TEST_LIMIT: &str = "180";
 /// Reasons are behind it.
 const REASON: &str = " | ";
+/// Begins the reason of a change that tests fail with now and then: as threads happen to run.
+const NOW_AND_THEN: &str = "may be caught: ";
+/// Files that are no code of the host's: tests themselves, and what only a guest compiles.
+const OTHERS: [&str; 4] = ["--exclude", "**/tests.rs", "--exclude", "**/*_bare.rs"];
 const SURVIVORS: &str = "tools/pelago/survivors.txt";
 
-/// What is changed: files of a package, which its own tests judge.
+/// What is changed: the package of a folder, which its own tests judge, and those of another if it
+/// has such.
 struct Module {
-    name: &'static str,
-    package: &'static str,
-    files: &'static str,
+    folder: &'static str,
+    judge: Option<&'static str>,
+}
+
+impl Module {
+    /// One that its own tests judge.
+    const fn alone(folder: &'static str) -> Module {
+        Module { folder, judge: None }
+    }
+
+    fn name(&self) -> &'static str {
+        self.folder.rsplit_once('/').map_or(self.folder, |(_, name)| name)
+    }
+
+    fn package(&self) -> String {
+        format!("pelago-{}", self.name())
+    }
+
+    /// Whether a line of the list is of one of its files.
+    fn has(&self, line: &str) -> bool {
+        line.strip_prefix(self.folder).is_some_and(|rest| rest.starts_with("/src/"))
+    }
 }
 
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
-    Module { name: "counter", package: "pelago-counter", files: "lib/counter/src/*.rs" },
-    Module { name: "link", package: "pelago-link", files: "lib/link/src/*.rs" },
-    Module { name: "mark", package: "pelago-mark", files: "lib/mark/src/*.rs" },
-    Module { name: "semaphore", package: "pelago-semaphore", files: "lib/semaphore/src/*.rs" },
-    Module { name: "wiring", package: "pelago-wiring", files: "lib/wiring/src/*.rs" },
+    Module::alone("lib/counter"),
+    Module::alone("lib/link"),
+    Module::alone("lib/mark"),
+    Module::alone("lib/ring"),
+    Module::alone("lib/semaphore"),
+    Module::alone("lib/wiring"),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
     let of = |module: &'static Module| {
-        Scenario::nightly(1, format!("mutants/{}", module.name), move |_: &Bench| run(module))
+        Scenario::nightly(1, format!("mutants/{}", module.name()), move |_: &Bench| run(module))
     };
     MODULES.iter().map(of).collect()
 }
@@ -47,42 +72,64 @@ fn run(module: &Module) -> Result<()> {
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut cargo = cargo::command(&["mutants", "--colors=never", "--no-shuffle", "--timeout", TEST_LIMIT]);
-    cargo.args(["--package", module.package, "--file", module.files, "--output"]).arg(folder.path());
+    let (package, files) = (module.package(), format!("{}/src/*.rs", module.folder));
+    cargo.args(["--package", &package, "--file", &files, "--test-package", &package]).args(OTHERS);
+    module.judge.into_iter().for_each(|judge| _ = cargo.args(["--test-package", judge]));
+    cargo.arg("--output").arg(folder.path());
     let output = child::output(&mut cargo, LIMIT)?;
     let said = String::from_utf8_lossy(&output.stdout);
     let found = |name: &str| {
         let path = folder.path().join("mutants.out").join(name);
         std::fs::read_to_string(&path).with_context(|| format!("{name} was not written; it said:\n{said}"))
     };
-    ensure!(!found("caught.txt")?.is_empty(), "no change was found by any test:\n{said}");
+    let caught = found("caught.txt")?;
+    ensure!(!caught.is_empty(), "no change was found by any test:\n{said}");
     let kept = String::from_utf8(files::read(&place::root().join(SURVIVORS))?)?;
-    let problems = judge(&found("missed.txt")?, &kept, &is_of(module)?);
+    let caught = caught + &found("timeout.txt")?;
+    let problems = judge(&found("missed.txt")?, &caught, &kept, module);
     ensure!(problems.is_empty(), "{}", problems.join("\n    "));
     Ok(())
 }
 
-/// Whether a path is one of the module's.
-fn is_of(module: &Module) -> Result<impl Fn(&str) -> bool> {
-    let folder = module.files.rsplit_once('/').context("its files are in no folder")?.0;
-    Ok(move |path: &str| path.starts_with(folder))
+/// A line of the list.
+#[derive(Clone, Copy)]
+struct Survivor<'a> {
+    line: &'a str,
+    what: &'a str,
+    /// Empty if none is given.
+    why: &'a str,
+    /// Tests fail with it now and then.
+    may_be_caught: bool,
 }
 
-/// What survived and is not kept, and what is kept and did not survive, or has no reason.
-fn judge(missed: &str, kept: &str, is_of: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let mut kept: Vec<_> = kept.lines().filter(|line| !line.starts_with('#') && is_of(line)).collect();
-    let mut problems = Vec::new();
+impl<'a> Survivor<'a> {
+    fn parse(line: &'a str) -> Survivor<'a> {
+        // The last one: an operator that is replaced may look like it.
+        let (what, why) = line.rsplit_once(REASON).unwrap_or((line, ""));
+        let now_and_then = why.strip_prefix(NOW_AND_THEN);
+        Survivor { line, what, why: now_and_then.unwrap_or(why).trim(), may_be_caught: now_and_then.is_some() }
+    }
+}
+
+/// What survived and is not kept, and what is kept and did not survive, or has no reason. One that
+/// may be caught does either, as long as there is such a change.
+fn judge(missed: &str, caught: &str, kept: &str, module: &Module) -> Vec<String> {
+    let kept = kept.lines().filter(|line| !line.starts_with('#') && module.has(line));
+    let mut kept: Vec<_> = kept.map(Survivor::parse).collect();
+    let reasonless = kept.iter().filter(|kept| kept.why.is_empty());
+    let mut problems: Vec<_> =
+        reasonless.map(|kept| format!("{SURVIVORS} has no reason for `{}`", kept.line)).collect();
     for line in missed.lines() {
         let (survivor, place) = without_place(line);
-        let is_it = |kept: &&str| kept.split(REASON).next() == Some(&survivor);
-        match kept.iter().position(is_it) {
-            Some(at) if kept[at].split_once(REASON).is_some_and(|(_, why)| !why.trim().is_empty()) => {
-                kept.remove(at);
-            }
-            Some(at) => problems.push(format!("{SURVIVORS} has no reason for `{}`", kept.remove(at))),
+        match kept.iter().position(|kept| kept.what == survivor) {
+            Some(at) => _ = kept.remove(at),
             None => problems.push(format!("no test fails at {place} with `{survivor}`: write one")),
         }
     }
-    problems.extend(kept.iter().map(|line| format!("a test fails now: take it out of {SURVIVORS}: {line}")));
+    let caught: Vec<_> = caught.lines().map(|line| without_place(line).0).collect();
+    kept.retain(|kept| !(kept.may_be_caught && caught.iter().any(|caught| caught == kept.what)));
+    let stale = |kept: &Survivor| format!("a test fails now: take it out of {SURVIVORS}: {}", kept.line);
+    problems.extend(kept.iter().map(stale));
     problems
 }
 
@@ -97,31 +144,61 @@ fn without_place(line: &str) -> (String, &str) {
 mod tests {
     use super::*;
 
+    const MISSED: &str = "lib/a/src/b.rs:7:9: replace + with - in f\nlib/a/src/b.rs:9:9: replace + with - in f\n";
+    const OTHER: &str = "lib/a/src/b.rs:1:2: replace + with - in g\n";
+
+    fn judged(missed: &str, caught: &str, kept: &str) -> Vec<String> {
+        judge(missed, caught, kept, &Module::alone("lib/a"))
+    }
+
     #[test]
     fn survivors_are_those_of_the_list_and_no_others() {
-        const MISSED: &str = "lib/a/src/b.rs:7:9: replace + with - in f\nlib/a/src/b.rs:9:9: replace + with - in f\n";
         const ONE: &str = "# Why.\nlib/a/src/b.rs: replace + with - in f | it adds nothing\n";
-        let is_of = |path: &str| path.starts_with("lib/a/");
-        let judged = |missed: &str, kept: &str| judge(missed, kept, &is_of);
-        assert_eq!(judged(MISSED, &format!("{ONE}{ONE}lib/c/d.rs: x | of another\n")), Vec::<String>::new());
-        let more = judged(MISSED, ONE);
+        assert_eq!(judged(MISSED, OTHER, &format!("{ONE}{ONE}lib/c/d.rs: x | of another\n")), Vec::<String>::new());
+        let more = judged(MISSED, OTHER, ONE);
         assert!(more.len() == 1 && more[0].contains("lib/a/src/b.rs:9:9"), "{more:?}");
-        let fewer = judged("", ONE);
+        let fewer = judged("", MISSED, ONE);
         assert!(fewer.len() == 1 && fewer[0].contains("take it out"), "{fewer:?}");
-        for bare in ["lib/a/src/b.rs: replace + with - in f", "lib/a/src/b.rs: replace + with - in f | "] {
-            let unsaid = judged("lib/a/src/b.rs:1:2: replace + with - in f\n", bare);
+        for why in ["", " | ", " | may be caught: "] {
+            let unsaid = judged(OTHER, "", &format!("lib/a/src/b.rs: replace + with - in g{why}"));
             assert!(unsaid.len() == 1 && unsaid[0].contains("no reason"), "{unsaid:?}");
         }
+    }
+
+    #[test]
+    fn one_that_may_be_caught_is_either_and_is_there() {
+        const RACE: &str = "lib/a/src/b.rs: replace + with - in g | may be caught: two threads must meet\n";
+        for (missed, caught) in [(OTHER, ""), ("", OTHER)] {
+            assert_eq!(judged(missed, caught, RACE), Vec::<String>::new(), "{missed}");
+        }
+        let gone = judged("", MISSED, RACE);
+        assert!(gone.len() == 1 && gone[0].contains("take it out"), "{gone:?}");
+    }
+
+    #[test]
+    fn an_operator_that_looks_like_what_is_before_a_reason_is_none() {
+        for what in ["replace | with ^ in f", "replace & with | in f"] {
+            let kept = format!("lib/a/src/b.rs: {what} | no bit is in both");
+            assert_eq!(judged(&format!("lib/a/src/b.rs:1:2: {what}"), "", &kept), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_module_is_a_folder_with_its_package() {
+        let module = Module::alone("lib/a-b");
+        assert_eq!((module.name(), module.package()), ("a-b", String::from("pelago-a-b")));
+        assert!(module.has("lib/a-b/src/c/d.rs: replace f") && !module.has("lib/a-bc/src/d.rs: replace f"));
     }
 
     #[test]
     fn the_list_names_modules_that_are_asked() {
         let kept = include_str!("../../../survivors.txt");
         for line in kept.lines().filter(|line| !line.starts_with('#')) {
-            assert!(MODULES.iter().any(|module| is_of(module).unwrap()(line)), "{line}");
+            assert!(MODULES.iter().any(|module| module.has(line)), "{line}");
         }
         for module in MODULES {
-            assert!(place::root().join(module.files).parent().unwrap().is_dir());
+            let manifest = std::fs::read_to_string(place::root().join(module.folder).join("Cargo.toml")).unwrap();
+            assert!(manifest.contains(&format!("name = \"{}\"", module.package())), "{}", module.folder);
         }
     }
 }
