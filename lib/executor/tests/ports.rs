@@ -1,0 +1,188 @@
+//! What ports see beside each other: who comes and goes, how long one looks for an answer, and how
+//! often notifications are looked for.
+#![forbid(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use executor::{
+    Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, notified, register, rest, unregister, yield_now,
+};
+
+/// Counts what is done to it.
+struct Line {
+    rank: Rank,
+    badge: u64,
+    is_remote: bool,
+    /// There is always something more.
+    is_busy: Cell<bool>,
+    polled: Cell<u32>,
+    rings: Cell<u32>,
+}
+
+impl Line {
+    fn register(rank: Rank, badge: u64, is_remote: bool) -> (Rc<Line>, PortId) {
+        let [polled, rings] = [0; 2].map(Cell::new);
+        let line = Rc::new(Line { rank, badge, is_remote, is_busy: Cell::new(false), polled, rings });
+        let id = register(line.clone());
+        (line, id)
+    }
+}
+
+impl Port for Line {
+    fn poll(&self) {
+        self.polled.set(self.polled.get() + 1);
+    }
+
+    fn ready(&self) -> bool {
+        self.is_busy.get()
+    }
+
+    fn arm(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self) {}
+
+    fn disarm(&self) {}
+
+    fn flush(&self) {
+        self.rings.set(self.rings.get() + 1);
+    }
+
+    fn badge(&self) -> u64 {
+        self.badge
+    }
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn remote(&self) -> bool {
+        self.is_remote
+    }
+}
+
+/// A clock that goes on as it is read; bits that come, one after the other.
+#[derive(Default)]
+struct Clock {
+    reads: Cell<u32>,
+    looks: Cell<u32>,
+    /// Bits that each look gives.
+    rings: Cell<u64>,
+    /// Bits that end sleeps.
+    ends: RefCell<Vec<u64>>,
+}
+
+impl Platform for Clock {
+    fn now_ns(&self) -> u64 {
+        self.reads.set(self.reads.get() + 1);
+        u64::from(self.reads.get()) * 1_000
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        if deadline_ns > 0 {
+            return self.ends.borrow_mut().pop().expect("it sleeps for ever");
+        }
+        self.looks.set(self.looks.get() + 1);
+        self.rings.get()
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_port_that_goes_leaves_the_others_as_they_were() {
+    let clock = Clock::default();
+    let two = || [(); 2].map(|()| Line::register(Rank::Request, 1, false));
+    // Both are polled each turn.
+    let [(gone, going), (kept, staying)] = two();
+    unregister(going);
+    rest(&clock, true);
+    assert_eq!((gone.polled.get(), kept.polled.get(), is_at_rest()), (0, 1, true));
+    unregister(staying);
+    // Both have sent something.
+    let [(gone, going), (kept, staying)] = two();
+    rest(&clock, false);
+    announce(going);
+    announce(staying);
+    unregister(going);
+    rest(&clock, false);
+    assert_eq!((gone.rings.get(), kept.rings.get(), is_at_rest()), (0, 1, true));
+    unregister(staying);
+    // Both are notified by the same bit.
+    let [(gone, going), (kept, staying)] = two();
+    rest(&clock, false);
+    let polled = [&gone, &kept].map(|line| line.polled.get());
+    unregister(going);
+    clock.rings.set(1);
+    rest(&clock, true);
+    assert_eq!((gone.polled.get(), kept.polled.get()), (polled[0], polled[1] + 1));
+    unregister(staying);
+}
+
+/// How often the clock is read before a component sleeps that has nothing to do.
+fn reads_before_sleep(clock: &Clock) -> u32 {
+    let before = clock.reads.get();
+    clock.ends.replace(vec![1 << 40]);
+    block_on(clock, notified(1 << 40));
+    clock.reads.get() - before
+}
+
+#[test]
+fn an_answer_is_looked_for_while_one_may_come_from_another_core() {
+    let clock = Clock::default();
+    let (_, remote) = Line::register(Rank::Response, 1, true);
+    let waits = |clock: &Clock| reads_before_sleep(clock) > 4;
+    assert!(waits(&clock), "it may be answered at once");
+    assert!(!waits(&clock), "it will be notified");
+    mark(remote);
+    assert!(waits(&clock));
+    let (_, local) = Line::register(Rank::Response, 2, false);
+    assert!(!waits(&clock), "a peer on this core does not run meanwhile");
+    mark(local);
+    mark(remote);
+    unregister(local);
+    assert!(waits(&clock));
+    mark(remote);
+    unregister(remote);
+    assert!(!waits(&clock), "nobody is left");
+    let (_, cold) = Line::register(Rank::Response, 1, true);
+    waits(&clock);
+    unregister(cold);
+    assert!(!waits(&clock));
+}
+
+/// So many ports, each of which has something in each turn, are as much as some turns.
+#[test]
+fn notifications_are_looked_for_sooner_where_turns_are_long() {
+    const PORTS: usize = 40;
+    const TURNS: usize = 48;
+    for (is_hot, rank) in [(true, Rank::Request), (true, Rank::Response), (false, Rank::Request)] {
+        let clock = Clock::default();
+        let lines: Vec<_> = (0..PORTS).map(|_| Line::register(rank, 1, false)).collect();
+        if is_hot {
+            lines.iter().for_each(|(line, _)| line.is_busy.set(true));
+        } else {
+            rest(&clock, false);
+        }
+        clock.looks.set(0);
+        block_on(&clock, async {
+            for _ in 0..TURNS {
+                if !is_hot {
+                    executor::post(1);
+                }
+                yield_now().await;
+            }
+        });
+        // A turn is 1, and 5 for its ports: each third looks.
+        let looks = clock.looks.get() as usize;
+        assert!((TURNS / 3 - 1..=TURNS / 3 + 1).contains(&looks), "{looks} looks in {TURNS} turns, hot: {is_hot}");
+        for (line, id) in &lines {
+            assert!(line.polled.get() as usize >= TURNS - 1, "{} times", line.polled.get());
+            unregister(*id);
+        }
+    }
+}
