@@ -206,7 +206,7 @@ impl Accounts {
         if account == Account::OWN {
             return;
         }
-        if is_kept() && current() == account {
+        if is_kept() {
             self.book();
         }
         self.ended += core::mem::take(self.ticks_of(account));

@@ -173,6 +173,41 @@ fn who_ends_is_told_with_the_ended_and_several_of_one_name_as_one() {
 }
 
 #[test]
+fn what_is_done_after_a_client_ended_is_not_of_its_time_nor_its_successors() {
+    let platform = Shared::default();
+    block_on(&platform, async {
+        let one = open_account("one");
+        told(&platform);
+        work_for(one);
+        pass(50);
+        end_account(one);
+        pass(5);
+        assert_eq!(told(&platform), (clients([("one", 5)]), 50, 0));
+        pass(7);
+        close_account(one);
+        open_account("next");
+        pass(10);
+        assert_eq!(told(&platform), (clients([("next", 0)]), 62, 10));
+    });
+}
+
+#[test]
+fn what_others_had_is_taken_from_the_ended_if_the_longest_stretch_was_of_one() {
+    let platform = Shared::default();
+    block_on(&platform, async {
+        let one = open_account("one");
+        told(&platform);
+        work_for(one);
+        pass(1000);
+        platform.others.set(platform.others.get() + 400);
+        work_for(Account::OWN);
+        pass(500);
+        end_account(one);
+        assert_eq!(told(&platform), (clients([("one", 0)]), 600, 500));
+    });
+}
+
+#[test]
 fn what_others_had_is_taken_from_the_longest_stretch_and_the_kernel_is_asked_seldom() {
     let platform = Shared::default();
     block_on(&platform, async {
