@@ -401,6 +401,39 @@ fn bits_that_come_together_wake_all_whom_they_concern() {
 }
 
 #[test]
+fn a_bit_that_several_wait_for_is_taken_by_each_in_turn() {
+    let (clock, seen) = (Clock::default(), Seen::default());
+    clock.rings.replace(vec![0b100, 0b001, 0b001]);
+    for name in ["first", "second"] {
+        let seen = seen.clone();
+        spawn(async move {
+            notified(0b001).await;
+            seen.borrow_mut().push(name);
+        });
+    }
+    block_on(&clock, notified(0b100));
+    assert_eq!(seen.take(), ["first", "second"]);
+}
+
+#[test]
+fn a_task_may_wait_for_either_of_two() {
+    let (clock, seen) = (Clock::default(), Seen::default());
+    clock.rings.replace(vec![0b100, 0b010]);
+    let steps = seen.clone();
+    spawn(async move {
+        let (mut one, mut other) = (pin!(notified(0b001)), pin!(notified(0b010)));
+        let either = poll_fn(|context| match one.as_mut().poll(context) {
+            Poll::Pending => other.as_mut().poll(context),
+            ready => ready,
+        });
+        let bits = either.await;
+        steps.borrow_mut().push(bits);
+    });
+    block_on(&clock, notified(0b100));
+    assert_eq!(seen.take(), [0b010]);
+}
+
+#[test]
 fn a_deadline_is_kept_by_a_component_that_has_no_rest() {
     const TURNS: usize = 64;
     let clock = Clock::default();
