@@ -516,3 +516,43 @@ fn whom_an_answer_wakes_goes_on_before_new_work_is_taken_in() {
     run_all();
     assert_eq!(seen.take(), ["answer", "goes on", "request"]);
 }
+
+/// A clock by which each look at it is one for everything.
+#[derive(Default)]
+struct Racing(Cell<u64>);
+
+impl Platform for Racing {
+    fn now_ns(&self) -> u64 {
+        self.0.set(self.0.get() + 2_000_000_000);
+        self.0.get()
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        assert_eq!(deadline_ns, 0, "it is busy");
+        0
+    }
+
+    fn ran_ticks(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_task_has_its_turns_once_whoever_wakes_it() {
+    const TURNS: u32 = 64;
+    let turns = Rc::new(Cell::new(0_u32));
+    let own = turns.clone();
+    spawn(async move {
+        loop {
+            own.set(own.get() + 1);
+            yield_now().await;
+        }
+    });
+    block_on(&Racing::default(), async {
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+    });
+    // It runs before new work is taken in, and after that.
+    assert!(turns.get().abs_diff(2 * TURNS) <= 2, "{} times in {TURNS} turns", turns.get());
+}
