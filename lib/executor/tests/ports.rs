@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use executor::{
     Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, notified, post, register, rest, spawn,
@@ -21,13 +23,24 @@ struct Line {
     rings: Cell<u32>,
     /// Whether it was looked at, and not told to be rung for, or the other way round, first.
     is_looked_at_first: Cell<Option<bool>>,
+    waits: Cell<Option<Waker>>,
 }
 
 impl Line {
+    /// Waits until it was polled some more times.
+    async fn turn(&self) {
+        let until = self.polled.get() + 30;
+        poll_fn(|context| {
+            self.waits.set(Some(context.waker().clone()));
+            if self.polled.get() >= until { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     fn register(rank: Rank, badge: u64, is_remote: bool) -> (Rc<Line>, PortId) {
         let [polled, rings] = [0; 2].map(Cell::new);
-        let (is_busy, is_looked_at_first) = (Cell::new(false), Cell::new(None));
-        let line = Rc::new(Line { rank, badge, is_remote, is_busy, polled, rings, is_looked_at_first });
+        let (is_busy, is_looked_at_first, waits) = (Cell::new(false), Cell::new(None), Cell::new(None));
+        let line = Rc::new(Line { rank, badge, is_remote, is_busy, polled, rings, is_looked_at_first, waits });
         let id = register(line.clone());
         (line, id)
     }
@@ -36,6 +49,9 @@ impl Line {
 impl Port for Line {
     fn poll(&self) {
         self.polled.set(self.polled.get() + 1);
+        if self.polled.get() % 30 == 0 {
+            self.waits.take().into_iter().for_each(Waker::wake);
+        }
     }
 
     fn ready(&self) -> bool {
@@ -141,7 +157,12 @@ fn reads_before_sleep(clock: &Clock) -> u32 {
 fn an_answer_is_looked_for_while_one_may_come_from_another_core() {
     let clock = Clock::default();
     let (_, remote) = Line::register(Rank::Response, 1, true);
-    let waits = |clock: &Clock| reads_before_sleep(clock) > 4;
+    // It costs 1 us to read the clock here, and an answer is looked for for 6.
+    let waits = |clock: &Clock| match reads_before_sleep(clock) {
+        0..=3 => false,
+        6..=10 => true,
+        other => panic!("{other} readings"),
+    };
     assert!(waits(&clock), "it may be answered at once");
     assert!(!waits(&clock), "it will be notified");
     mark(remote);
@@ -171,8 +192,51 @@ fn who_cannot_have_sent_is_not_looked_at_before_it_is_told_to_ring() {
         spawn(async {});
         rest(&Clock::default(), false);
         assert_eq!(line.is_looked_at_first.get(), Some(looked), "{rank:?}, on another core: {is_remote}");
+        assert!(line.polled.get() <= 2, "{} turns for nothing", line.polled.get());
         unregister(id);
     }
+}
+
+#[test]
+fn a_quiet_port_becomes_cold_beside_one_that_always_has_something() {
+    const POLLS: u32 = 200;
+    let (busy, _) = Line::register(Rank::Response, 1, false);
+    let (quiet, _) = Line::register(Rank::Response, 2, false);
+    busy.is_busy.set(true);
+    spawn({
+        let busy = busy.clone();
+        async move {
+            while busy.polled.get() < POLLS {
+                busy.turn().await;
+            }
+            post(1 << 40);
+        }
+    });
+    block_on(&Clock::default(), notified(1 << 40));
+    assert!(quiet.polled.get() < POLLS / 4, "{} times", quiet.polled.get());
+}
+
+#[test]
+fn all_tasks_are_done_before_rest_but_the_main_future() {
+    let steps = Rc::new(Cell::new(0));
+    let own = steps.clone();
+    spawn(async move {
+        for _ in 0..3 {
+            yield_now().await;
+            own.set(own.get() + 1);
+        }
+    });
+    rest(&Clock::default(), false);
+    assert_eq!((steps.get(), is_at_rest()), (3, true));
+}
+
+#[test]
+fn a_bit_that_was_posted_and_rung_for_is_there() {
+    let clock = Clock::default();
+    post(1 << 40);
+    clock.rings.set(1 << 40);
+    rest(&clock, true);
+    assert_eq!(block_on(&clock, notified(1 << 40)), 1 << 40);
 }
 
 #[test]

@@ -556,3 +556,19 @@ fn a_task_has_its_turns_once_whoever_wakes_it() {
     // It runs before new work is taken in, and after that.
     assert!(turns.get().abs_diff(2 * TURNS) <= 2, "{} times in {TURNS} turns", turns.get());
 }
+
+#[test]
+fn a_task_that_waits_is_left_alone_in_a_short_time() {
+    let polled = Rc::new(Cell::new(0));
+    let own = polled.clone();
+    spawn(poll_fn(move |_| {
+        own.set(own.get() + 1);
+        Poll::Pending
+    }));
+    block_on(&Clock::default(), async {
+        for _ in 0..64 {
+            yield_now().await;
+        }
+    });
+    assert_eq!(polled.get(), 1);
+}
