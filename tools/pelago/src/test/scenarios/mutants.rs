@@ -12,7 +12,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 /// In which the tests of a change have to end, in seconds; one that has them go on for ever is
 /// found.
-const TEST_LIMIT: &str = "180";
+const TEST_LIMIT: &str = "60";
 /// Reasons are behind it.
 const REASON: &str = " | ";
 /// Begins the reason of a change that tests fail with now and then: as threads happen to run.
