@@ -19,6 +19,9 @@
 extern crate alloc;
 
 mod local;
+mod places;
 mod tree;
 
-pub use local::{FrameId, Local, NoMemory, NoRoom, Section, locals};
+#[cfg(not(loom))]
+pub use local::local_in;
+pub use local::{Allocator, FrameId, Local, NoMemory, NoRoom, Section, Shape, locals};

@@ -7,10 +7,13 @@ use alloc::vec::Vec;
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
 use core::marker::PhantomData;
+#[cfg(not(loom))]
+use core::ptr::NonNull;
 
-use lock::{Line, LineIndex, Memory, Ordering, Reader, Relax, Spare};
+use lock::{Kind, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Spare};
 
-use crate::tree::{Node, Nodes, SEALED, Stop, Tree};
+use crate::places::Places;
+use crate::tree::{self, Node, Nodes, SEALED, Stop, Tree};
 
 /// Names a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +29,8 @@ impl FrameId {
 /// The word that says what a frame is of; that of the link is `lock::Spare`'s, the second.
 const KEY: usize = 0;
 const HOME: usize = 2;
+/// The word of the lock of an allocator of all; its counts are the second and third.
+const LOCK: usize = 4;
 
 /// Memory for a block.
 #[repr(C)]
@@ -40,11 +45,14 @@ struct Frame<T> {
 unsafe impl<T: Send + Sync> Sync for Frame<T> {}
 
 impl<T> Frame<T> {
-    /// One of a core's.
-    fn new(home: usize, bytes: T) -> Frame<T> {
-        let line = Line::new();
-        line.0[HOME].store(home as u64, Ordering::Relaxed);
-        Frame { line, bytes: UnsafeCell::new(bytes) }
+    /// One of the first core's.
+    fn new(bytes: T) -> Frame<T> {
+        Frame { line: Line::new(), bytes: UnsafeCell::new(bytes) }
+    }
+
+    /// Whose it is. Nobody has seen it.
+    fn set_home(&self, home: usize) {
+        self.line.0[HOME].store(home as u64, Ordering::Relaxed);
     }
 
     /// The core whose it is.
@@ -82,22 +90,59 @@ impl<T> Frame<T> {
     }
 }
 
+/// Whose frames a core fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// Its own, which come back to it.
+    OfEachCore,
+    /// Those of all, under a lock: what the other is compared with.
+    OfAll,
+}
+
+/// How many there are of what. All cores name the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Cores, each with a part.
+    pub cores: usize,
+    /// Keys are below it.
+    pub keys: u64,
+    /// Frames that each core brings.
+    pub frames_each: usize,
+    /// Whose frames they are then.
+    pub allocator: Allocator,
+}
+
+impl Shape {
+    fn nodes_each(&self) -> usize {
+        tree::depth(self.keys) * self.frames_each
+    }
+
+    /// Bytes of memory for all of it, in whole cache lines.
+    pub fn bytes<T>(&self) -> usize {
+        let words = self.cores * (size_of::<Reader>() + size_of::<Line>());
+        let nodes = 1 + self.cores * self.nodes_each();
+        words + nodes * size_of::<Node>() + self.cores * self.frames_each * size_of::<Frame<T>>()
+    }
+}
+
 /// What all cores see.
-struct Shared<T> {
-    /// Each a box of one, or of none where one was given back.
-    frames: Vec<Box<[Frame<T>]>>,
+struct Shared<T: 'static> {
+    frames: Places<Frame<T>>,
     tree: Tree,
     /// One for each core, which it alone writes.
-    readers: Vec<Reader>,
-    /// For each core the frames and the nodes of its own that others took out, two words.
-    home: Vec<Line>,
+    readers: Places<Reader>,
+    /// For each core the frames and the nodes of its own that others took out, two words. With one
+    /// allocator for all the first has everybody's, and its lock.
+    home: Places<Line>,
+    allocator: Allocator,
 }
 
 /// A core's part of the blocks. It alone calls it; to another thread it may move.
-pub struct Local<T> {
+pub struct Local<T: 'static> {
     shared: Arc<Shared<T>>,
     core: usize,
-    blank: fn() -> T,
+    /// `None`: there are as many as there are.
+    blank: Option<fn() -> T>,
     /// Frames in its hands, and those that it took out of the tree.
     free: Vec<FrameId>,
     retired: Vec<FrameId>,
@@ -108,7 +153,7 @@ pub struct Local<T> {
 }
 
 /// A read section: what is found in it stays as it is until it is dropped.
-pub struct Section<'a, T> {
+pub struct Section<'a, T: 'static> {
     shared: &'a Shared<T>,
     _open: lock::Section<'a>,
 }
@@ -130,10 +175,11 @@ pub struct NoRoom;
 /// [`NoMemory`].
 pub fn locals<T>(cores: usize, keys: u64, frames_each: usize, blank: fn() -> T) -> Result<Vec<Local<T>>, NoMemory> {
     let mut shared = Shared {
-        frames: Vec::new(),
-        tree: Tree::new(keys),
-        readers: (0..cores).map(|_| Reader::new()).collect(),
-        home: (0..cores).map(|_| Line::new()).collect(),
+        frames: Places::of(core::iter::empty()),
+        tree: Tree::new(keys, Places::of([Node::new()].into_iter())),
+        readers: Places::of((0..cores).map(|_| Reader::new())),
+        home: Places::of((0..cores).map(|_| Line::new())),
+        allocator: Allocator::OfEachCore,
     };
     let mut parts = Vec::new();
     for core in 0..cores {
@@ -147,55 +193,97 @@ pub fn locals<T>(cores: usize, keys: u64, frames_each: usize, blank: fn() -> T) 
     }
     let shared = Arc::new(shared);
     let parts = parts.into_iter().enumerate();
-    Ok(parts.map(|(core, (free, nodes))| Local::new(shared.clone(), core, blank, free, nodes)).collect())
+    Ok(parts.map(|(core, (free, nodes))| Local::new(shared.clone(), core, Some(blank), free, nodes)).collect())
+}
+
+/// A core's part of blocks in memory that several domains have, each of them one core's. It neither
+/// grows nor shrinks.
+///
+/// # Safety
+/// `memory` begins a cache line and has [`Shape::bytes`] bytes, all zero when the first core calls
+/// this. They are mapped for ever, and used by nothing but one part for each core, all of the same
+/// shape. A `T` may be all zero.
+///
+/// # Errors
+/// [`NoMemory`], for lists of this core.
+#[cfg(not(loom))]
+pub unsafe fn local_in<T>(memory: NonNull<u8>, shape: Shape, core: usize) -> Result<Local<T>, NoMemory> {
+    const { assert!(align_of::<Frame<T>>() == align_of::<Line>()) };
+    let (frames_each, nodes_each) = (shape.frames_each, shape.nodes_each());
+    let readers = memory.cast::<Reader>();
+    // SAFETY: these follow each other in memory that is there for ever; all begin with whole lines
+    // of atomic words, of which zero is one, and frames are read and filled as they may be.
+    let (readers, home, nodes, frames) = unsafe {
+        let home = readers.add(shape.cores).cast::<Line>();
+        let nodes = home.add(shape.cores).cast::<Node>();
+        let frames = nodes.add(1 + shape.cores * nodes_each).cast::<Frame<T>>();
+        (
+            NonNull::slice_from_raw_parts(readers, shape.cores).as_ref(),
+            NonNull::slice_from_raw_parts(home, shape.cores).as_ref(),
+            NonNull::slice_from_raw_parts(nodes, 1 + shape.cores * nodes_each).as_ref(),
+            NonNull::slice_from_raw_parts(frames, shape.cores * frames_each).as_ref(),
+        )
+    };
+    let shared = Shared {
+        frames: Places::Given(frames),
+        tree: Tree::new(shape.keys, Places::Given(nodes)),
+        readers: Places::Given(readers),
+        home: Places::Given(home),
+        allocator: shape.allocator,
+    };
+    let own = |first: usize, each: usize| (first + core * each..first + (core + 1) * each).map(|place| place as u32);
+    let (mut free, mut list) = (Vec::new(), Nodes::default());
+    free.try_reserve(frames.len()).map_err(|_| NoMemory)?;
+    list.free.try_reserve(nodes.len()).map_err(|_| NoMemory)?;
+    free.extend(own(0, frames_each).map(FrameId));
+    list.free.extend(own(1, nodes_each));
+    let to = shared.list(core);
+    free.iter().for_each(|id| shared.frame(*id).set_home(to));
+    list.free.iter().for_each(|id| shared.tree.nodes.at(*id as usize).set_home(to));
+    let mut local = Local::new(Arc::new(shared), core, None, free, list);
+    local.bring();
+    Ok(local)
 }
 
 impl<T> Shared<T> {
     fn frame(&self, id: FrameId) -> &Frame<T> {
-        &self.frames[id.index()][0]
+        self.frames.at(id.index())
     }
 
     /// Adds a frame, at the place of one that was given back if there is any.
     fn add_frame(&mut self, home: usize, blank: fn() -> T, hole: Option<u32>) -> Result<FrameId, NoMemory> {
-        let mut one = Vec::new();
-        one.try_reserve_exact(1).map_err(|_| NoMemory)?;
-        one.push(Frame::new(home, blank()));
-        if let Some(hole) = hole {
-            self.frames[hole as usize] = one.into_boxed_slice();
-            return Ok(FrameId(hole));
-        }
-        let id = u32::try_from(self.frames.len()).map_err(|_| NoMemory)?;
-        self.frames.try_reserve(1).map_err(|_| NoMemory)?;
-        self.frames.push(one.into_boxed_slice());
-        Ok(FrameId(id))
+        let id = FrameId(self.frames.add(Frame::new(blank()), hole)?);
+        self.frame(id).set_home(home);
+        Ok(id)
     }
 
     /// Adds nodes until so many are free.
     fn add_nodes(&mut self, home: usize, nodes: &mut Nodes, wanted: usize) -> Result<(), NoMemory> {
         while nodes.free.len() < wanted {
-            let id = u32::try_from(self.tree.nodes.len()).map_err(|_| NoMemory)?;
-            let mut one = Vec::new();
-            one.try_reserve_exact(1).map_err(|_| NoMemory)?;
-            self.tree.nodes.try_reserve(1).map_err(|_| NoMemory)?;
-            one.push(Node::new(home));
-            self.tree.nodes.push(one.into_boxed_slice());
+            let id = self.tree.nodes.add(Node::new(), None)?;
+            self.tree.nodes.at(id as usize).set_home(home);
             nodes.free.push(id);
         }
         Ok(())
     }
 
+    /// The list that frames and nodes of a core come home to.
+    fn list(&self, core: usize) -> usize {
+        if self.allocator == Allocator::OfAll { 0 } else { core }
+    }
+
     fn spare(&self, core: usize) -> Spare<'_> {
-        Spare(&self.home[core].0[0])
+        Spare(&self.home.at(core).0[0])
     }
 
     fn spare_nodes(&self, core: usize) -> Spare<'_> {
-        Spare(&self.home[core].0[1])
+        Spare(&self.home.at(core).0[1])
     }
 }
 
 impl<T> Memory for Shared<T> {
     fn line(&self, place: LineIndex) -> &Line {
-        &self.frames[place as usize - 1][0].line
+        &self.frames.at(place as usize - 1).line
     }
 }
 
@@ -214,19 +302,25 @@ impl<T> Section<'_, T> {
 }
 
 impl<T> Local<T> {
-    fn new(shared: Arc<Shared<T>>, core: usize, blank: fn() -> T, free: Vec<FrameId>, nodes: Nodes) -> Local<T> {
+    fn new(
+        shared: Arc<Shared<T>>,
+        core: usize,
+        blank: Option<fn() -> T>,
+        free: Vec<FrameId>,
+        nodes: Nodes,
+    ) -> Local<T> {
         let (retired, holes) = (Vec::new(), Vec::new());
         Local { shared, core, blank, free, retired, nodes, holes, not_sync: PhantomData }
     }
 
     /// Begins a read section; none of this core's is open.
     pub fn read(&self) -> Section<'_, T> {
-        Section { shared: &self.shared, _open: self.shared.readers[self.core].enter() }
+        Section { shared: &self.shared, _open: self.shared.readers.at(self.core).enter() }
     }
 
     /// What a frame is of, while it is in the tree. Others may take it out at any time.
     pub fn key_of(&self, id: FrameId) -> Option<u64> {
-        self.shared.frames.get(id.index())?.first()?.key()
+        self.shared.frames.get(id.index())?.key()
     }
 
     /// Places of frames: ids have smaller numbers.
@@ -236,8 +330,7 @@ impl<T> Local<T> {
 
     /// The frame at a place, if there is one.
     pub fn at(&self, place: usize) -> Option<FrameId> {
-        let is_there = self.shared.frames.get(place).is_some_and(|frame| !frame.is_empty());
-        is_there.then_some(FrameId(place as u32))
+        self.shared.frames.get(place).map(|_| FrameId(place as u32))
     }
 
     /// Has one frame more.
@@ -245,9 +338,9 @@ impl<T> Local<T> {
     /// # Errors
     /// [`NoMemory`]; also if it is not the only core.
     pub fn grow(&mut self) -> Result<(), NoMemory> {
-        let shared = Arc::get_mut(&mut self.shared).ok_or(NoMemory)?;
+        let (shared, blank) = (Arc::get_mut(&mut self.shared).ok_or(NoMemory)?, self.blank.ok_or(NoMemory)?);
         self.free.try_reserve(1).map_err(|_| NoMemory)?;
-        let id = shared.add_frame(self.core, self.blank, self.holes.last().copied())?;
+        let id = shared.add_frame(self.core, blank, self.holes.last().copied())?;
         self.holes.pop_if(|hole| *hole == id.0);
         self.free.push(id);
         Ok(())
@@ -259,8 +352,9 @@ impl<T> Local<T> {
             self.reclaim::<R>();
         }
         let Some(shared) = Arc::get_mut(&mut self.shared) else { return false };
+        let Ok(boxes) = shared.frames.boxes() else { return false };
         let Some(id) = self.free.pop() else { return false };
-        shared.frames[id.index()] = Box::default();
+        boxes[id.index()] = Box::default();
         self.holes.push(id.0);
         true
     }
@@ -320,15 +414,16 @@ impl<T> Local<T> {
             return;
         }
         Reader::wait_for_all::<R>(self.shared.readers.iter());
+        let here = (self.shared.allocator == Allocator::OfEachCore).then_some(self.core);
         for id in self.retired.drain(..) {
             let home = self.shared.frame(id).home();
-            if home == self.core {
+            if here == Some(home) {
                 self.free.push(id);
             } else {
                 self.shared.spare(home).give(&*self.shared, u64::from(id.0) + 1);
             }
         }
-        self.shared.tree.reuse(&mut self.nodes, self.core, |core| self.shared.spare_nodes(core));
+        self.shared.tree.reuse(&mut self.nodes, here, |home| self.shared.spare_nodes(home));
     }
 
     /// Frames that are free, as far as this core knows.
@@ -343,22 +438,55 @@ impl<T> Local<T> {
         }
         let wanted = self.shared.tree.depth();
         if self.nodes.free.len() < wanted
+            && self.blank.is_some()
             && let Some(shared) = Arc::get_mut(&mut self.shared)
         {
             shared.add_nodes(self.core, &mut self.nodes, wanted).map_err(|_| NoRoom)?;
         }
-        if self.free.is_empty() || self.nodes.free.len() < wanted {
-            while let Some(place) = self.shared.spare(self.core).take(&*self.shared) {
-                self.free.push(FrameId((place - 1) as u32));
-            }
-            while let Some(place) = self.shared.spare_nodes(self.core).take(&self.shared.tree) {
-                self.nodes.free.push((place - 1) as u32);
-            }
+        let lacks = |local: &Local<T>| local.free.is_empty() || local.nodes.free.len() < wanted;
+        if lacks(self) {
+            self.collect::<R>(wanted);
         }
-        if self.free.is_empty() || self.nodes.free.len() < wanted {
+        if lacks(self) {
             self.reclaim::<R>();
         }
+        if lacks(self) {
+            self.collect::<R>(wanted);
+        }
         self.free.pop().ok_or(NoRoom)
+    }
+
+    /// Takes what came home; of what is of all, a frame and so many nodes.
+    fn collect<R: Relax>(&mut self, nodes: usize) {
+        let shared = &*self.shared;
+        let list = shared.list(self.core);
+        let (frames, nodes) = match shared.allocator {
+            Allocator::OfEachCore => (usize::MAX, usize::MAX),
+            Allocator::OfAll => (1, nodes),
+        };
+        let line = shared.home.at(list);
+        let lock = Lock::new(Kind::Spin, &line.0[LOCK], core::slice::from_ref(line));
+        let _alone = (shared.allocator == Allocator::OfAll).then(|| lock.write::<R>(self.core));
+        while self.free.len() < frames
+            && let Some(place) = shared.spare(list).take(shared)
+        {
+            self.free.push(FrameId((place - 1) as u32));
+        }
+        while self.nodes.free.len() < nodes
+            && let Some(place) = shared.spare_nodes(list).take(&shared.tree)
+        {
+            self.nodes.free.push((place - 1) as u32);
+        }
+    }
+
+    /// What this core brings is everybody's, if that is how it is.
+    #[cfg(not(loom))]
+    fn bring(&mut self) {
+        let shared = &*self.shared;
+        if shared.allocator == Allocator::OfAll {
+            self.free.drain(..).for_each(|id| shared.spare(0).give(shared, u64::from(id.0) + 1));
+            self.nodes.free.drain(..).for_each(|id| shared.spare_nodes(0).give(&shared.tree, u64::from(id) + 1));
+        }
     }
 
     /// A frame that nobody has seen is free again.
@@ -406,11 +534,69 @@ impl<T> Local<T> {
 
 /// A section around changes of the tree: nodes on the way are not used again.
 fn walk<T>(shared: &Shared<T>, core: usize) -> lock::Section<'_> {
-    shared.readers[core].enter()
+    shared.readers.at(core).enter()
 }
 
 impl<T> fmt::Debug for Local<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Local {{ core: {}, free: {}, retired: {} }}", self.core, self.free.len(), self.retired.len())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Alone;
+
+    impl Relax for Alone {
+        fn relax(&mut self) {
+            panic!("nobody else is at work");
+        }
+    }
+
+    /// Parts as two domains have them, of two frames each.
+    fn two(allocator: Allocator) -> [Local<u64>; 2] {
+        let shape = Shape { cores: 2, keys: 1000, frames_each: 2, allocator };
+        let lines: Vec<Line> = (0..shape.bytes::<u64>() / size_of::<Line>()).map(|_| Line::new()).collect();
+        let memory = NonNull::from(lines.leak()).cast();
+        // SAFETY: so many bytes, zero, of which nobody else knows.
+        [0, 1].map(|core| unsafe { local_in(memory, shape, core) }.unwrap())
+    }
+
+    fn put(local: &mut Local<u64>, key: u64, value: u64) -> Result<usize, NoRoom> {
+        local.insert::<Alone>(key, |block| *block = value).map(FrameId::index)
+    }
+
+    fn get(local: &Local<u64>, key: u64) -> Option<u64> {
+        local.read().get(key).map(|(_, block)| *block)
+    }
+
+    #[test]
+    fn domains_find_what_others_put_into_frames_of_their_own() {
+        let [mut first, mut second] = two(Allocator::OfEachCore);
+        assert_eq!((put(&mut first, 7, 70), put(&mut second, 700, 71)), (Ok(1), Ok(3)));
+        assert_eq!([7, 700, 8].map(|key| get(&first, key)), [Some(70), Some(71), None]);
+        assert_eq!([7, 700, 8].map(|key| get(&second, key)), [Some(70), Some(71), None]);
+        assert_eq!((put(&mut second, 7, 72), get(&first, 7)), (Ok(2), Some(72)));
+        assert_eq!(put(&mut second, 8, 80), Err(NoRoom), "the first one's frame went home");
+        assert_eq!((put(&mut first, 8, 80), put(&mut first, 9, 90)), (Ok(0), Ok(1)));
+        assert_eq!((first.grow(), first.shrink::<Alone>(), first.places()), (Err(NoMemory), false, 4));
+    }
+
+    #[test]
+    fn with_an_allocator_of_all_a_core_fills_what_others_took_out() {
+        let [mut first, mut second] = two(Allocator::OfAll);
+        let mut filled: Vec<_> = (0..3).map(|key| put(&mut first, key, key)).collect();
+        filled.push(put(&mut second, 3, 3));
+        filled.sort_by_key(|place| place.unwrap());
+        assert_eq!(filled, [Ok(0), Ok(1), Ok(2), Ok(3)]);
+        assert_eq!((put(&mut first, 4, 4), put(&mut second, 4, 4)), (Err(NoRoom), Err(NoRoom)));
+        let last = second.read().get(3).unwrap().0.index();
+        assert!(second.remove(3));
+        assert_eq!(put(&mut first, 4, 4), Err(NoRoom), "it is in the second one's hands");
+        second.reclaim::<Alone>();
+        assert_eq!((put(&mut first, 4, 4), get(&second, 4)), (Ok(last), Some(4)));
     }
 }

@@ -5,10 +5,11 @@
 //! have found it. Who wants to put something where it is sealed begins again at the root; if a word
 //! was not empty, the sealing is undone. So nothing is put into a node that is on its way out.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lock::{AtomicU64, Line, LineIndex, Memory, Ordering, Spare};
+
+use crate::places::Places;
 
 /// Words of a node. The model checker has small ones.
 #[cfg(not(loom))]
@@ -31,11 +32,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// An empty one of a core's.
-    pub fn new(home: usize) -> Node {
-        let line = Line::new();
-        line.0[HOME].store(home as u64, Ordering::Relaxed);
-        Node { line, words: core::array::from_fn(|_| AtomicU64::new(0)) }
+    /// An empty one of the first core's.
+    pub fn new() -> Node {
+        Node { line: Line::new(), words: core::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// Whose it is. Nobody has seen it.
+    pub fn set_home(&self, home: usize) {
+        self.line.0[HOME].store(home as u64, Ordering::Relaxed);
     }
 
     fn home(&self) -> usize {
@@ -90,23 +94,32 @@ impl Memory for Tree {
     }
 }
 
+/// Levels of a tree of so many keys.
+fn levels(keys: u64) -> u32 {
+    let mut levels = 1;
+    while BITS * levels < u64::BITS && keys > 1 << (BITS * levels) {
+        levels += 1;
+    }
+    levels
+}
+
+/// Nodes below the root on the way to one of so many keys.
+pub(crate) fn depth(keys: u64) -> usize {
+    levels(keys) as usize - 1
+}
+
 /// The tree of keys below a limit.
 pub(crate) struct Tree {
-    root: Node,
-    /// Each a box of one: their places stay while there are more.
-    pub nodes: Vec<Box<[Node]>>,
+    /// The first is the root.
+    pub nodes: Places<Node>,
     levels: u32,
     keys: u64,
 }
 
 impl Tree {
-    /// An empty one.
-    pub fn new(keys: u64) -> Tree {
-        let mut levels = 1;
-        while BITS * levels < u64::BITS && keys > 1 << (BITS * levels) {
-            levels += 1;
-        }
-        Tree { root: Node::new(0), nodes: Vec::new(), levels, keys }
+    /// An empty one, of nodes that nobody has seen.
+    pub fn new(keys: u64, nodes: Places<Node>) -> Tree {
+        Tree { nodes, levels: levels(keys), keys }
     }
 
     /// Nodes below the root on the way to a key.
@@ -114,19 +127,23 @@ impl Tree {
         self.levels as usize - 1
     }
 
+    fn root(&self) -> &Node {
+        self.nodes.at(0)
+    }
+
     pub fn has(&self, key: u64) -> bool {
         key < self.keys
     }
 
     fn node(&self, word: u64) -> &Node {
-        &self.nodes[word as usize - 1][0]
+        self.nodes.at(word as usize - 1)
     }
 
     /// The word of a key, for as long as a section is open; `None` if there is none, or it is on
     /// its way out.
     pub fn find(&self, key: u64) -> Option<&AtomicU64> {
         self.has(key).then_some(())?;
-        let mut node = &self.root;
+        let mut node = self.root();
         for level in (1..self.levels).rev() {
             // Acquire: the node was empty, or what its words say, before it was linked.
             match node.word(key, level).load(Ordering::Acquire) {
@@ -139,7 +156,7 @@ impl Tree {
 
     /// The word of a key, with nodes put there that are missing. A section is open.
     pub fn make(&self, key: u64, nodes: &mut Nodes) -> Result<&AtomicU64, Stop> {
-        let mut node = &self.root;
+        let mut node = self.root();
         for level in (1..self.levels).rev() {
             let word = node.word(key, level);
             let next = match word.load(Ordering::Acquire) {
@@ -169,7 +186,7 @@ impl Tree {
     /// Takes out the nodes on the way to a key that are empty. A section is open.
     pub fn prune(&self, key: u64, nodes: &mut Nodes) {
         for level in 1..self.levels {
-            let mut parent = &self.root;
+            let mut parent = self.root();
             for above in (level + 1..self.levels).rev() {
                 match parent.word(key, above).load(Ordering::Acquire) {
                     0 | SEALED => return,
@@ -187,12 +204,13 @@ impl Tree {
         }
     }
 
-    /// No section is open that could have found what a core took out: it is free, and goes home.
-    pub fn reuse<'a>(&self, nodes: &mut Nodes, core: usize, spare: impl Fn(usize) -> Spare<'a>) {
+    /// No section is open that could have found what a core took out: it is free, and goes home,
+    /// which for those of `core` is here.
+    pub fn reuse<'a>(&self, nodes: &mut Nodes, core: Option<usize>, spare: impl Fn(usize) -> Spare<'a>) {
         for id in nodes.retired.drain(..) {
-            let node = &self.nodes[id as usize][0];
+            let node = self.nodes.at(id as usize);
             node.reset();
-            if node.home() == core {
+            if core == Some(node.home()) {
                 nodes.free.push(id);
             } else {
                 spare(node.home()).give(self, u64::from(id) + 1);
