@@ -8,6 +8,7 @@
 //! updated lines, 256 on a private counter per core, 512 on two message slots per core, 1024 on a
 //! ring for each core.
 
+mod blocks;
 mod memory;
 mod rings;
 mod shares;
@@ -65,6 +66,7 @@ struct Room {
     /// How many cores will have finished all rows so far.
     finished: u64,
     objects: shares::Objects,
+    blocks: blocks::Blocks,
 }
 
 impl Room {
@@ -210,7 +212,8 @@ pub async fn run(start: &Start) {
         return runtime::log!("load failed: the region {NAME} is missing or too small");
     };
     let core = u64::from(start.core());
-    let mut room = Room { lines, core, cores, barrier: 0, finished: 0, objects: shares::Objects::default() };
+    let (objects, blocks) = (shares::Objects::default(), blocks::Blocks::default());
+    let mut room = Room { lines, core, cores, barrier: 0, finished: 0, objects, blocks };
     // Until all are here the boot goes on, and nobody may spin in its way.
     room.line(PRESENT).fetch_add(1, Ordering::AcqRel);
     loop {
@@ -262,6 +265,9 @@ pub async fn run(start: &Start) {
     }
     if is_wanted(&["share-add-remove"]) {
         shares::rows(&mut room, start);
+    }
+    if is_wanted(&["buffers"]) {
+        blocks::rows(&mut room, start);
     }
     room.meet();
     if core == 0 {

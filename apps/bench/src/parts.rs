@@ -4,11 +4,15 @@
 use abi::layout::portal;
 use abi::{Error, Handle};
 use alloc::boxed::Box;
+use buffers::{Local, Shape};
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
+use lock::Line;
 use runtime::{Companion, Region, Serve, Vectors, Worker};
 
 pub(crate) const LINE_BYTES: u64 = 64;
 const WORD_BYTES: u64 = 8;
+pub(crate) const BLOCK_WORDS: usize = 512;
 /// Bit by which we are told that a worker hangs; calls here have no deadline, so none is.
 const HANGS: u64 = 1 << 56;
 /// Processor time that a worker may serve beyond its callers' deadlines.
@@ -28,6 +32,13 @@ impl Lines {
         (region.bytes >= count * LINE_BYTES).then_some(Lines { address: region.address, count })
     }
 
+    /// A line that there is.
+    pub(crate) fn line(&self, line: u64) -> &'static Line {
+        debug_assert!(line < self.count);
+        // SAFETY: as for a word of it.
+        unsafe { &*((self.address + line * LINE_BYTES) as *const Line) }
+    }
+
     /// A word of a line, both of which there are.
     #[inline(always)]
     pub(crate) fn word(&self, line: u64, word: u64) -> &'static AtomicU64 {
@@ -36,6 +47,20 @@ impl Lines {
         // mapped for the component's life.
         unsafe { &*((self.address + line * LINE_BYTES + word * WORD_BYTES) as *const AtomicU64) }
     }
+}
+
+/// A block of the buffer cache.
+pub(crate) type Block = [u64; BLOCK_WORDS];
+
+/// A core's part of blocks in a region of all cores from a byte on, the beginning of a line, and
+/// where they end; `None`: the region is smaller, or there is no memory. Called once for each core
+/// and each place, of which nothing else is made.
+pub(crate) fn blocks(region: &Region, first: u64, shape: Shape, core: usize) -> Option<(Local<Block>, u64)> {
+    let end = first + shape.bytes::<Block>() as u64;
+    let memory = NonNull::new((region.address + first) as *mut u8).filter(|_| end <= region.bytes)?;
+    // SAFETY: so many bytes are there, mapped for the component's life and zero when it began; a
+    // block may be all zero.
+    unsafe { buffers::local_in(memory, shape, core) }.ok().map(|local| (local, end))
 }
 
 /// A server that a portal leads to, for ever: it computes, makes kernel calls, and uses nothing but

@@ -11,6 +11,8 @@ pub enum Means {
     Component,
     /// The same on machines of two and more cores.
     ComponentOfMany,
+    /// The same on machines of at most so many; why not on more.
+    ComponentUpTo(u32, &'static str),
     /// The measuring program (`tools/measure`), one worker per core.
     Program,
     /// The same on a machine of one core; why not on more.
@@ -67,6 +69,9 @@ const OURS_ONLY: Means = Means::Absent("Linux has nothing of the kind");
 const LAYOUTS: Means = Means::Absent("its two layouts are page-touch/threads and page-touch/processes");
 const SAME_ANYWHERE: Means = Means::Absent("it is user code, the same in both systems");
 
+const NO_ROW: Means = Means::Absent("the measuring program has no such row yet");
+const BLOCKS: Means = Means::ComponentUpTo(32, "its memory in common is for 32 cores");
+
 const fn entry(row: &'static str, paper: &'static str, pelago: Means, linux: Means) -> Entry {
     Entry { row, paper, pelago, linux }
 }
@@ -74,7 +79,7 @@ const fn entry(row: &'static str, paper: &'static str, pelago: Means, linux: Mea
 use Means::{Absent as Not, Component, ComponentOfMany, Program};
 
 /// All of them.
-pub const ENTRIES: [Entry; 31] = [
+pub const ENTRIES: [Entry; 38] = [
     entry("shared-counter", "known answer: 1", Component, Program),
     entry("private-counter", "known answer: 0", Component, Program),
     entry("null-call", "-", Component, Program),
@@ -105,12 +110,14 @@ pub const ENTRIES: [Entry; 31] = [
     entry("message/round-trip", "Barrelfish table 2", ComponentOfMany, OURS_ONLY),
     entry("message/send", "Barrelfish table 2", ComponentOfMany, OURS_ONLY),
     entry("message/receive", "Barrelfish table 2", ComponentOfMany, OURS_ONLY),
-    entry(
-        "unmap",
-        "Barrelfish fig. 6, 7",
-        Not("a domain is of one core as yet"),
-        Not("the measuring program has no such row yet"),
-    ),
+    entry("buffers/read-cached", "Corey 5.3, fos 3.4", BLOCKS, NO_ROW),
+    entry("buffers/read-locked", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("buffers/read-written", "Corey 5.3, fos 3.4", BLOCKS, NO_ROW),
+    entry("buffers/write-apart", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("buffers/write-apart-common", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("buffers/write-hot", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("buffers/write-hot-common", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("unmap", "Barrelfish fig. 6, 7", Not("a domain is of one core as yet"), NO_ROW),
 ];
 
 /// What has to be booted for the rows whose names, `SYSTEM/ROW`, contain one of `names` (all, if
@@ -121,9 +128,10 @@ pub fn plan(names: &[String], cpus: u32) -> (Vec<Boot>, Vec<Absent>) {
         for entry in ENTRIES.iter().filter(|entry| wanted(names, side, entry.row)) {
             let load = match (if side == Side::Pelago { entry.pelago } else { entry.linux }, cpus) {
                 (Means::Component, _) | (Means::ComponentOfMany, 2..) => Load::Component,
+                (Means::ComponentUpTo(most, _), _) if cpus <= most => Load::Component,
                 (Means::Program, _) | (Means::ProgramOnOneCore(_), 1) => Load::Program,
                 (Means::ComponentOfMany, _) => continue,
-                (Means::ProgramOnOneCore(why) | Means::Absent(why), _) => {
+                (Means::ComponentUpTo(_, why) | Means::ProgramOnOneCore(why) | Means::Absent(why), _) => {
                     absent.push(Absent { side, row: entry.row, why });
                     continue;
                 }
@@ -172,6 +180,8 @@ mod tests {
         let [boot] = &boots[..] else { panic!("{boots:?}") };
         assert_eq!(Vec::from_iter(boot.families()), ["message", "null-call"]);
         assert_eq!(planned(&[], 2).0.len(), 2);
+        let rows = |cpus| planned(&["Pelago/buffers/read"], cpus).0.iter().map(|boot| boot.rows.len()).sum::<usize>();
+        assert_eq!([1, 32, 33].map(rows), [3, 3, 0]);
         assert_eq!(planned(&["nothing"], 2), (vec![], vec![]));
     }
 }

@@ -28,7 +28,8 @@ pub use table::list;
 
 /// The system that is loaded.
 pub const SYSTEM: &str = "model.toml";
-const LOAD_DONE: &str = ": load done";
+/// `load done`, or `load failed` and why.
+const LOAD_ENDED: &str = ": load ";
 /// Word for it; see there.
 const FAMILY: &str = "load.family=";
 /// What the measuring program says at the end.
@@ -137,7 +138,7 @@ impl Guests<'_> {
     fn component(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let model = description::load(&place::root().join("system").join(SYSTEM))?;
         let families = boot.families().iter().map(|family| format!("{FAMILY}{family}")).collect();
-        self.pelago(&model, boot.cpus, turn, (&[], families), LOAD_DONE)
+        self.pelago(&model, boot.cpus, turn, (&[], families), LOAD_ENDED)
     }
 
     /// The measuring program as a Linux program of ours.

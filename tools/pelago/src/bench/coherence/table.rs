@@ -18,6 +18,7 @@ fn means(means: Means) -> (&'static str, &'static str) {
         Means::Component => ("component", ""),
         Means::ComponentOfMany => ("component", "one core has nobody to send to"),
         Means::Program => ("program", ""),
+        Means::ComponentUpTo(_, why) => ("component", why),
         Means::ProgramOnOneCore(why) => ("one core", why),
         Means::Absent(why) => ("-", why),
     }

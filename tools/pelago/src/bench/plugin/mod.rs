@@ -86,9 +86,12 @@ impl Plugin {
         limit: Duration,
     ) -> Result<Report> {
         let mut guest = start(self.instruments(mode, turn, names)?)?;
-        if let Err(error) = guest.expect(done, limit) {
-            eprint!("{}", guest.tail());
-            bail!("{error:#}; the end of the console is above");
+        match guest.expect(done, limit) {
+            Ok(line) => ensure!(!line.contains("failed"), "the guest says: {line}"),
+            Err(error) => {
+                eprint!("{}", guest.tail());
+                bail!("{error:#}; the end of the console is above");
+            }
         }
         self.report()
     }

@@ -44,6 +44,22 @@ const SHARED_MAX: f64 = 3.5;
 const UNSHARED: [&str; 2] = ["share-add-remove/root", "share-add-remove/own"];
 const UNSHARED_CYCLES_MAX: f64 = 250.0;
 
+/// Reads of the buffer cache by all cores, and how much of a core's speed alone is to be left to
+/// each of many: of blocks that nobody writes, and of some that one core writes now and then.
+const CACHED: &str = "buffers/read-cached";
+const CACHED_MIN: f64 = 0.98;
+const WRITTEN: &str = "buffers/read-written";
+const WRITTEN_MIN: f64 = 0.8;
+/// The first under a lock of all, the control.
+const LOCKED: &str = "buffers/read-locked";
+/// Writes with frames of each core's own allocator, and with one for all, as the control: lines of
+/// 64 in a block come from other cores there.
+const WRITES: [[&str; 2]; 2] =
+    [["buffers/write-apart", "buffers/write-apart-common"], ["buffers/write-hot", "buffers/write-hot-common"]];
+const COMMON_MISSES_MIN: f64 = 20.0;
+/// Most of the other's misses that a core with frames of its own has.
+const OWN_MISSES_MAX: f64 = 0.25;
+
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = vec![
         Scenario::shared(1, "counts/kept".into(), kept),
@@ -53,6 +69,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(2, "counts/model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
         Scenario::shared(2, "counts/model/unshared/2".into(), |bench| unshared(bench, 2)),
         Scenario::nightly(2, "counts/model/scaling/4".into(), |bench| scaling(bench, 4)),
+        Scenario::shared(2, "counts/model/buffers/4".into(), |bench| buffers(bench, 4)),
         Scenario::nightly(2, "counts/model/twice".into(), same_twice),
     ];
     // Linux takes 20 s to boot under the model, with more cores minutes.
@@ -139,6 +156,30 @@ fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
     let together = f64::from(cpus) * alone / cycles;
     ensure!(together < SHARED_MAX, "{cpus} cores do {together:.2} times what one does of {SHARED_BY_ALL}");
     ensure!(misses > 1.0, "only {misses:.3} coherence misses per operation of {SHARED_BY_ALL}");
+    Ok(())
+}
+
+/// Cores read cached blocks side by side and miss nothing, also while one writes (who reads what
+/// then, the guest checks); who writes fills frames of his own (Corey section 5.3).
+fn buffers(bench: &Bench, cpus: u32) -> Result<()> {
+    let (alone, together) = (rows(bench, &["Pelago/buffers"], 1)?, rows(bench, &["Pelago/buffers"], cpus)?);
+    let part = |name: &str| -> Result<f64> { Ok(rate(&alone, name, 1)?.1 / rate(&together, name, cpus)?.1) };
+    let misses = |name: &str| -> Result<f64> { Ok(rate(&together, name, cpus)?.0) };
+    let (cached, locked) = (misses(CACHED)?, misses(LOCKED)?);
+    ensure!(cached < STRAY_MISSES, "{cached:.3} coherence misses per read of a cached block, not 0");
+    ensure!(locked > 1.0, "only {locked:.3} coherence misses per read under a lock of all");
+    for (row, least) in [(CACHED, CACHED_MIN), (WRITTEN, WRITTEN_MIN)] {
+        let part = part(row)?;
+        ensure!(part > least, "{row}: each of {cpus} cores has {part:.2} of its speed alone, not {least}");
+    }
+    for [own, common] in WRITES {
+        let [own_misses, common_misses] = [misses(own)?, misses(common)?];
+        ensure!(common_misses > COMMON_MISSES_MIN, "only {common_misses:.2} coherence misses per write of {common}");
+        ensure!(
+            own_misses < OWN_MISSES_MAX * common_misses,
+            "{own_misses:.2} coherence misses per write of {own}, {common_misses:.2} of {common}"
+        );
+    }
     Ok(())
 }
 
