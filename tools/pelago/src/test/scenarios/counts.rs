@@ -49,11 +49,12 @@ const UNSHARED_CYCLES_MAX: f64 = 250.0;
 const CACHED: &str = "buffers/read-cached";
 const CACHED_MIN: f64 = 0.98;
 const WRITTEN: &str = "buffers/read-written";
-const WRITTEN_MIN: f64 = 0.8;
+const WRITTEN_MIN: f64 = 0.95;
 /// The first under a lock of all, the control.
 const LOCKED: &str = "buffers/read-locked";
-/// Writes with frames of each core's own allocator, and with one for all, as the control: lines of
-/// 64 in a block come from other cores there.
+const LOCKED_MISSES_MIN: f64 = 0.5;
+/// Writes with frames of each core's own allocator, and with one for all, the control: there most
+/// lines of a frame, 64 and one, come from another core.
 const WRITES: [[&str; 2]; 2] =
     [["buffers/write-apart", "buffers/write-apart-common"], ["buffers/write-hot", "buffers/write-hot-common"]];
 const COMMON_MISSES_MIN: f64 = 20.0;
@@ -167,7 +168,7 @@ fn buffers(bench: &Bench, cpus: u32) -> Result<()> {
     let misses = |name: &str| -> Result<f64> { Ok(rate(&together, name, cpus)?.0) };
     let (cached, locked) = (misses(CACHED)?, misses(LOCKED)?);
     ensure!(cached < STRAY_MISSES, "{cached:.3} coherence misses per read of a cached block, not 0");
-    ensure!(locked > 1.0, "only {locked:.3} coherence misses per read under a lock of all");
+    ensure!(locked > LOCKED_MISSES_MIN, "only {locked:.3} coherence misses per read under a lock of all");
     for (row, least) in [(CACHED, CACHED_MIN), (WRITTEN, WRITTEN_MIN)] {
         let part = part(row)?;
         ensure!(part > least, "{row}: each of {cpus} cores has {part:.2} of its speed alone, not {least}");
