@@ -9,8 +9,9 @@
 //! - *No reuse under a reader*: what was taken out is used again when every read section that was
 //!   open then has ended (`lock::Reader`).
 //!
-//! Each core has a [`Local`]; a component of one core has one, may let it grow and shrink, and
-//! never waits. Invariants: a frame is in the tree, in one core's hands, or on its way home, never
+//! Each core has a [`Local`]: threads of one domain by [`locals`], cores with a domain each by
+//! [`local_in`], in memory that all of them have. A component of one core has one, may let it grow
+//! and shrink, and never waits. Invariants: a frame is in the tree, in one core's hands, or on its way home, never
 //! two of these; a tree's word names a frame that was filled, or a node all of whose words are as
 //! they were when nobody saw it, or newer. Deliberately unknown here: where blocks come from, which
 //! are to go.

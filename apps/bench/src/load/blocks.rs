@@ -72,7 +72,7 @@ struct State {
     /// With an allocator for each core, and with one for all.
     own: Local<Block>,
     common: Local<Block>,
-    /// What is copied from a block, or to one.
+    /// What blocks are copied to and from.
     page: Box<Block>,
     turn: u64,
     reads: u64,
@@ -112,7 +112,7 @@ impl State {
         self.turn
     }
 
-    /// The first core makes the file, or what of it there are versions of is written again.
+    /// Writes the next version of a block of the file, and then publishes its number.
     fn publish(&mut self, room: &Room, block: u64) {
         let key = key(HOT_FILE, block);
         let published = (block < VERSIONED).then(|| room.lines.word(PUBLISHED + block, 0));
@@ -140,7 +140,7 @@ impl State {
 
     fn read_locked(&mut self, room: &Room) {
         let line = room.lines.line(LOCK);
-        // Its counts are the words before.
+        // Before its word are its counts.
         let lock = Lock::new(Kind::ReadWrite, &line.0[4], core::slice::from_ref(line));
         let _guard = lock.read::<Spin>(room.core as usize);
         self.read_cached(room);

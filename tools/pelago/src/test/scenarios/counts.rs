@@ -70,7 +70,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(2, "counts/model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
         Scenario::shared(2, "counts/model/unshared/2".into(), |bench| unshared(bench, 2)),
         Scenario::nightly(2, "counts/model/scaling/4".into(), |bench| scaling(bench, 4)),
-        Scenario::shared(2, "counts/model/buffers/4".into(), |bench| buffers(bench, 4)),
+        Scenario::nightly(2, "counts/model/buffers/4".into(), |bench| buffers(bench, 4)),
         Scenario::nightly(2, "counts/model/twice".into(), same_twice),
     ];
     // Linux takes 20 s to boot under the model, with more cores minutes.
