@@ -153,7 +153,7 @@ impl State {
             (0..VERSIONS).for_each(|_| self.publish(room, block));
         }
         let block = (turn + room.core) % VERSIONED;
-        // Acquire: whoever looks now finds this version, or a newer one.
+        // Acquire: a lookup from now on finds this version, or a newer one.
         let published = room.lines.word(PUBLISHED + block, 0).load(Ordering::Acquire);
         let key = key(HOT_FILE, block);
         let section = self.own.read();
@@ -247,7 +247,8 @@ impl Room {
         let versions: u64 = (0..VERSIONED).map(|block| self.line(PUBLISHED + block).load(Ordering::Acquire)).sum();
         if wrong > 0 {
             return runtime::log!(
-                "load failed: {wrong} operations on blocks found one older than published, torn, missing, or in another's frame"
+                "load failed: {wrong} operations on blocks found one older than published, torn, missing, \
+                 or in another's frame"
             );
         }
         runtime::log!(
