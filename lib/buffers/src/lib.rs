@@ -11,10 +11,10 @@
 //!
 //! Each core has a [`Local`]: threads of one domain by [`locals`], cores with a domain each by
 //! [`local_in`], in memory that all of them have. A component of one core has one, may let it grow
-//! and shrink, and never waits. Invariants: a frame is in the tree, in one core's hands, or on its way home, never
-//! two of these; a tree's word names a frame that was filled, or a node all of whose words are as
-//! they were when nobody saw it, or newer. Deliberately unknown here: where blocks come from, which
-//! are to go.
+//! and shrink, and never waits. Invariants: a frame is in the tree, in one core's hands, or on its
+//! way home, never two of these; a tree's word names a frame that was filled, or a node all of
+//! whose words are as they were when nobody saw it, or newer. Deliberately unknown here: where
+//! blocks come from, which are to go.
 #![no_std]
 
 extern crate alloc;
