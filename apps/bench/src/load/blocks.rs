@@ -262,7 +262,7 @@ impl Room {
 /// All rows. A core without memory for them says so and stays away, so that the others' wait is
 /// noticed.
 pub(super) fn rows(room: &mut Room, start: &Start) {
-    const { assert!(size_of::<Block>() as u64 % LINE_BYTES == 0) };
+    const { assert!((size_of::<Block>() as u64).is_multiple_of(LINE_BYTES)) };
     let Some(state) = start.region(NAME).and_then(|region| State::new(&region, room)) else {
         return runtime::log!("load failed: the region {NAME} is missing or too small for {} cores", room.cores);
     };
