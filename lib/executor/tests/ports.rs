@@ -21,7 +21,7 @@ struct Line {
     is_busy: Cell<bool>,
     polled: Cell<u32>,
     rings: Cell<u32>,
-    /// Whether it was looked at, and not told to be rung for, or the other way round, first.
+    /// Whether it was looked at before anybody asked the peer to ring, or behind that, first.
     is_looked_at_first: Cell<Option<bool>>,
     waits: Cell<Option<Waker>>,
 }
@@ -49,7 +49,7 @@ impl Line {
 impl Port for Line {
     fn poll(&self) {
         self.polled.set(self.polled.get() + 1);
-        if self.polled.get() % 30 == 0 {
+        if self.polled.get().is_multiple_of(30) {
             self.waits.take().into_iter().for_each(Waker::wake);
         }
     }

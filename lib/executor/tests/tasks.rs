@@ -381,7 +381,7 @@ fn what_was_sent_last_is_told_to_the_peer_as_the_main_future_ends() {
     let neighbour = Rc::new(Neighbour::default());
     let port = register(neighbour.clone());
     block_on(&*neighbour, async { mark(port) });
-    assert!(neighbour.is_answered.get(), "it was not rung");
+    assert!(neighbour.is_answered.get(), "nobody rang");
     unregister(port);
 }
 
