@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use crate::common::{Image, make, rich};
 use ext4::{
-    BLOCK_BYTES, Block, Blocks, Error, How, Inode, Kind, Mount, NAME_MAX, New, Operation, Place, ROOT, Recovered,
-    Recovery, SetXattr, Step, Stop, Time, Volume,
+    BLOCK_BYTES, Block, Blocks, Error, How, Inode, Kind, Known, Mount, NAME_MAX, New, Operation, Place, ROOT,
+    Recovered, Recovery, SetXattr, Step, Stop, Time, Volume,
 };
 use proptest::prelude::*;
 
@@ -23,6 +23,8 @@ pub struct Damaged<'a> {
     image: &'a Image,
     other: BTreeMap<u64, Block>,
     asked: Cell<u64>,
+    /// What was found right of each block, if that is kept: changes do not take it away.
+    known: Vec<Known>,
 }
 
 impl Blocks for Damaged<'_> {
@@ -31,11 +33,15 @@ impl Blocks for Damaged<'_> {
         assert!(number < self.image.blocks(), "block {number} is not in the volume");
         self.other.get(&number).or_else(|| self.image.block(number))
     }
+
+    fn block_known(&self, number: u64) -> Option<(&Block, Option<&Known>)> {
+        self.block(number).map(|block| (block, self.known.get(number as usize)))
+    }
 }
 
 impl<'a> Damaged<'a> {
     pub fn new(image: &'a Image) -> Damaged<'a> {
-        Damaged { image, other: BTreeMap::new(), asked: Cell::new(0) }
+        Damaged { image, other: BTreeMap::new(), asked: Cell::new(0), known: Vec::new() }
     }
 
     pub fn change(&mut self, block: u64, change: impl FnOnce(&mut Block)) {
@@ -359,6 +365,31 @@ proptest! {
         change_all(&volume, &mut hurt, marks);
         // Each of at most 11 × 60 names is looked up in at most all blocks of a directory.
         prop_assert!(hurt.asked.get() < 20_000_000, "{} blocks were asked for", hurt.asked.get());
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_was_found_right_and_is_not_any_more_is_in_its_range_all_the_same(
+        hurts in prop::collection::vec((target(), offset(), value()), 1..4)
+    ) {
+        let (Some(image), Some(marks)) = (rich(), marks()) else { return Ok(()) };
+        let mut hurt = Damaged::new(image);
+        hurt.known.resize_with(image.blocks() as usize, Known::default);
+        let look = |hurt: &Damaged| {
+            let Ok(volume) = Volume::open(hurt, image.blocks()) else { return };
+            for inode in marks.inodes.iter().filter_map(|number| volume.inode(hurt, *number).ok()) {
+                walk(&volume, hurt, &inode, &mut 60);
+            }
+        };
+        look(&hurt);
+        prop_assert!(hurt.known.iter().any(|known| !known.is_nothing()));
+        for (target, offset, value) in &hurts {
+            marks.hurt(&mut hurt, *target, *offset, value);
+        }
+        look(&hurt);
+        let Ok(volume) = Volume::open(&hurt, image.blocks()) else { return Ok(()) };
+        change_all(&volume, &mut hurt, marks);
     }
 }
 
