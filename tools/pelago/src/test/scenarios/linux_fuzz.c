@@ -478,7 +478,8 @@ int main(int count, char **words) {
     if (count == 2) return probe();
     if (count < 4) return 2;
     uint64_t seed = strtoull(words[1], NULL, 10);
-    long calls = atol(words[2]), kills = atol(words[3]), processes = 0, crashed = 0, stuck = 0, wrong = 0;
+    long calls = atol(words[2]), kills = atol(words[3]), processes = 0, crashed = 0, stuck = 0, wrong = 0, wrong_status = 0;
+    uint64_t wrong_seed = 0;
     printf("fuzz: seed %lu, %ld calls, %ld kills\n", seed, calls, kills);
     memset(long_name, 'n', sizeof long_name - 1);
     for (int i = 0; i < sizeof kinds / sizeof *kinds; i++) letters_of[kinds[i].number] = kinds[i].letters;
@@ -492,7 +493,8 @@ int main(int count, char **words) {
         int status = ended(child);
         kill(-child, SIGKILL);
         if (status) tell(seed + processes, status);
-        crashed += status >= 1000, stuck += status == 3, wrong += status && status < 1000 && status != 3;
+        crashed += status >= 1000, stuck += status == 3;
+        if (status && status < 1000 && status != 3) wrong++, wrong_seed = seed + processes, wrong_status = status;
         if (processes % 20 == 19) printf("fuzz: %ld calls so far\n", common->made), fflush(stdout);
         // What ends before it made a call would go on for ever.
         if (processes > calls / 100 + 20) break;
@@ -510,6 +512,8 @@ int main(int count, char **words) {
     while (waitpid(-1, NULL, WNOHANG) > 0) {}
     long answered = 0;
     for (int number = 0; number < NUMBERS; number++) answered += common->given[number] != 0;
+    // What came before it may have left the console's last lines.
+    if (wrong) printf("fuzz: the last that ended wrong: seed %lu by %ld\n", wrong_seed, wrong_status);
     printf("fuzz: %ld made, %ld accepted, %ld numbers, %ld processes, %ld crashed, %ld stuck, %ld wrong\n", made, common->accepted, answered, processes, crashed, stuck, wrong);
     return 0;
 }
