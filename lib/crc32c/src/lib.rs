@@ -30,7 +30,8 @@ pub fn with(sum: u32, bytes: &[u8]) -> u32 {
     if has_instruction() { by_instruction(sum, bytes) } else { by_tables(sum, bytes) }
 }
 
-/// Whether the processor has the instruction. Looks once: a machine's answer is a trap.
+/// Whether the processor has the instruction. It is asked once, since in a virtual machine that is
+/// a trap.
 #[inline]
 fn has_instruction() -> bool {
     match KNOWN.load(Ordering::Relaxed) {
@@ -54,6 +55,7 @@ fn by_tables(sum: u32, bytes: &[u8]) -> u32 {
     digest.finalize()
 }
 
+/// Where the processor has the instruction: others end the program.
 fn by_instruction(sum: u32, bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
     let mut sum = u64::from(sum);

@@ -12,8 +12,8 @@ use crate::inode::{Kind, ROOT};
 use crate::known::{Part, find};
 use crate::operation::Operation;
 use crate::super_block::GROUP_BLOCKS;
-use crate::transaction::{ZEROS, copy_of};
-use crate::{Block, Blocks};
+use crate::transaction::copy_of;
+use crate::{Block, Blocks, ZEROS};
 
 /// Blocks that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

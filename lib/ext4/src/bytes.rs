@@ -10,8 +10,8 @@ use crate::inode::{CHANGED, Inode, Kind, MODIFIED, SIZE_MAX};
 use crate::operation::Operation;
 use crate::orphans::Progress;
 use crate::super_block::GROUP_BLOCKS;
-use crate::transaction::{ZEROS, copy_of};
-use crate::{BLOCK_BYTES, Blocks, need};
+use crate::transaction::copy_of;
+use crate::{BLOCK_BYTES, Blocks, ZEROS, need};
 
 /// Most blocks that one operation writes.
 const WRITE_MAX: u64 = 256;

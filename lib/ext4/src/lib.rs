@@ -67,6 +67,9 @@ pub const BLOCK_BYTES: usize = 4096;
 /// A block as it lies on the disk.
 pub type Block = [u8; BLOCK_BYTES];
 
+/// One that nobody wrote.
+static ZEROS: Block = [0; BLOCK_BYTES];
+
 /// The blocks that are there.
 pub trait Blocks {
     /// Block `number` of the volume, or `None` if it has to be read first. A block that was there

@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use crate::error::{Error, Stop};
 use crate::known::{self, Part};
-use crate::{BLOCK_BYTES, Block, Blocks, Known};
+use crate::{BLOCK_BYTES, Block, Blocks, Known, ZEROS};
 
 /// A block of a file's bytes.
 #[derive(Clone, Debug)]
@@ -140,9 +140,6 @@ impl<B: Blocks> Blocks for Overlay<B> {
         self.changes.block(number).or_else(|| self.below.block_known(number))
     }
 }
-
-/// A block of zeros.
-pub(crate) static ZEROS: Block = [0; BLOCK_BYTES];
 
 /// A copy of a block, made where it stays: not on the stack first.
 pub(crate) fn copy_of(block: &Block) -> Arc<Block> {

@@ -11,8 +11,7 @@ use crate::group::{self, Group};
 use crate::inode::{Inode, Kind};
 use crate::known::{Found, Part, find};
 use crate::super_block::Geometry;
-use crate::transaction::ZEROS;
-use crate::{BLOCK_BYTES, Block, Blocks, hash, index, need};
+use crate::{BLOCK_BYTES, Block, Blocks, ZEROS, hash, index, need};
 
 /// A volume. It keeps nothing but its geometry; all else is in blocks.
 #[derive(Clone, Debug)]

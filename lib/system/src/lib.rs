@@ -122,7 +122,8 @@ pub struct Budget {
     pub period_us: u32,
 }
 
-/// The longest period of a budget: who waits for its next one longer would be taken for hanging.
+/// The longest period of a budget: between two a component may answer nobody, and those who ask it
+/// wait with limits.
 pub const PERIOD_US_MAX: u32 = 50_000;
 
 impl Component {

@@ -1,8 +1,8 @@
 //! Extents: which blocks of the volume the blocks of a file are.
 //!
 //! A tree of at most [`DEPTH_MAX`] levels below the root, which is in the inode. Each node is
-//! checked whole before it is followed: its entries are in order, and inside what its parent says
-//! it covers.
+//! checked whole before it is followed, once while its block is there: its entries are in order,
+//! and inside what its parent says it covers. The entry that is followed is checked each time.
 
 mod edit;
 

@@ -391,10 +391,11 @@ fn component(entry: Entry) -> Result<Component> {
 }
 
 fn budget(name: &str, &BudgetEntry { slice_us, period_us }: &BudgetEntry) -> Result<Budget> {
+    ensure!(name != MONITOR, "{name}: it is the kernel that starts it, so it has no budget");
     ensure!(
         (SLICE_US_MIN..=period_us).contains(&slice_us) && period_us <= PERIOD_US_MAX,
         "{name}: a budget has a slice_us of at least {SLICE_US_MIN}, and at most period_us, which is at most \
-         {PERIOD_US_MAX}: who waits longer for time is taken for hanging"
+         {PERIOD_US_MAX}: between two periods it may answer nobody"
     );
     Ok(Budget { slice_us, period_us })
 }
@@ -504,6 +505,9 @@ mod tests {
             assert!(refused.contains("a: a budget has"), "{refused}");
         }
         assert!(told("budget = { slice_us = 100 }\n").is_err());
+        let monitor = entry(MONITOR, "", "") + "budget = { slice_us = 100, period_us = 1000 }\n" + LINUX;
+        let refused = format!("{:#}", parse(&monitor, &[]).unwrap_err());
+        assert!(refused.contains("no budget"), "{refused}");
     }
 
     #[test]
