@@ -2,7 +2,8 @@
 //! refused, what a request goes through, and rounds of patterns, on when the server ends; what one
 //! transport wrote the other reads. Named `sleeper` it asks for all that it may, and never picks
 //! up. As a program of several cores each of its dispatchers has sectors of its own, and says where
-//! its requests were submitted and given to the device.
+//! its requests were submitted and given to the device. Told to trace, it reads, and says how long
+//! its calls took by the clock.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -31,6 +32,12 @@ const ROUNDS_OF_CORES: u32 = 8;
 const TRACED: usize = 100;
 const FOREVER: &str = "disk-calls.forever";
 const READS: &str = "disk-calls.reads";
+/// Behind a component's name: `NAME.traced=COUNT`.
+const TRACE: &str = ".traced=";
+/// What the first writes when it is done, to the end of the data region, where no traced read goes.
+const TRACED_BY_ONE: [u8; 8] = *b"is done\n";
+/// How often the second looks there.
+const LOOK_NS: u64 = 10_000_000;
 /// The name of the one that never picks up.
 const SLEEPER: &str = "sleeper";
 /// Badge bit of the semaphore.
@@ -81,8 +88,9 @@ struct Checker {
     deaths: Cell<u64>,
     /// How often a call came to its deadline.
     late: Cell<u64>,
-    /// The longest call that was answered.
+    /// The longest call that was answered, and all of them.
     longest_ns: Cell<u64>,
+    in_calls_ns: Cell<u64>,
     /// The sectors that it writes.
     sectors: core::ops::Range<u64>,
     /// Our core.
@@ -116,6 +124,7 @@ impl Checker {
                 Ok(called) => {
                     let took_ns = runtime::now_ns() - begun_ns;
                     self.longest_ns.set(self.longest_ns.get().max(took_ns));
+                    self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
                     return Ok(Some(called));
                 }
                 Err(CallFailure::Kernel(Error::PeerDead) | CallFailure::NotAttached) => break,
@@ -469,6 +478,29 @@ impl Checker {
         Ok(())
     }
 
+    /// Reads so often, and says how long its calls took. One of two begins when the other is done:
+    /// a call that the other interrupts would seem to take its time, too.
+    async fn traced(&self, times: u64, is_second: bool) -> Result<(), String> {
+        let end = self.data.len() - TRACED_BY_ONE.len();
+        let mut found = [0; TRACED_BY_ONE.len()];
+        while is_second && found != TRACED_BY_ONE {
+            runtime::sleep(LOOK_NS).await;
+            self.data.read(end, &mut found).map_err(|_| OUT)?;
+        }
+        let sectors = BILLED_SECTORS.min(self.disk.sectors_max);
+        for number in 0..times {
+            let extent = Extent { sector: number % 2 * u64::from(sectors), sectors };
+            let request = self.request(Operation::Read, extent, self.disk.data_offset);
+            self.succeed("a read that is traced", Transport::Calls, &[request]).await?;
+        }
+        let (calls, took_ns) = (self.calls.get(), self.in_calls_ns.get());
+        runtime::log!("{times} reads took {took_ns} ns by the clock, in {calls} calls;");
+        if !is_second {
+            self.data.write(end, &TRACED_BY_ONE).map_err(|_| OUT)?;
+        }
+        Ok(())
+    }
+
     /// Asks for all that it may, and no more is heard of it.
     async fn sleep(&self) -> Result<(), String> {
         for slot in 0..SLOTS {
@@ -522,12 +554,18 @@ async fn check(start: &Start) -> Result<(), String> {
         deaths: Cell::default(),
         late: Cell::default(),
         longest_ns: Cell::default(),
+        in_calls_ns: Cell::default(),
         sectors: number * each..(number + 1) * each,
         core: start.core(),
         submitted: Cell::default(),
         handlers: RefCell::default(),
     };
-    if start.name() == SLEEPER {
+    let is_sleeper = start.name() == SLEEPER;
+    let traced = |word: &str| word.strip_prefix(start.name())?.strip_prefix(TRACE)?.parse().ok();
+    if let Some(times) = start.command_line().split(' ').find_map(traced) {
+        return checker.traced(times, is_sleeper).await;
+    }
+    if is_sleeper {
         return checker.sleep().await;
     }
     let is_told = |word| start.command_line().split(' ').any(|told| told == word);

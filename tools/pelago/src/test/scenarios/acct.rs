@@ -1,6 +1,7 @@
 //! Tier 2: `acct` (NOVA, section 2). All time of a core is in its books: domains that are there,
 //! those that have ended, the kernel and idling are the clock, within 1 %. A client pays for what
-//! servers do in its calls: `acct/calls/*`. What a server does for clients that come by channels is
+//! servers do in its calls: `acct/calls/*`; each of two as much as a trace of its calls takes:
+//! `acct/traced/*`. What a server does for clients that come by channels is
 //! told by client: `acct/clients/*`. What comes from the network unasked is on the bill of the
 //! card's driver and of IP, and of nobody else: `acct/flood/*`.
 
@@ -26,6 +27,15 @@ const ROUNDED: u64 = 40;
 /// So many times what a server pays for itself its client pays at least: the server's own are its
 /// start and the ends of its interrupts.
 const CLIENTS_MIN: u64 = 2;
+
+/// Reads of 128 KiB whose calls each of two clients traces.
+const READERS: [(&str, u64); 2] = [("disk-calls", 120), ("sleeper", 40)];
+/// Hundredths of what a client traced that servers ran on its time: the rest is its own, before the
+/// kernel enters the server and after it came back, and the disk's handler's, which interrupts.
+const TRACED: std::ops::RangeInclusive<u64> = 95..=100;
+/// What the disk ran for the first client, in hundredths of what it ran for the second, which reads
+/// a third of it.
+const OF_DISK: std::ops::RangeInclusive<u64> = 250..=330;
 
 /// Files that one program asks for, and another a quarter of it: then they stay.
 const ASKED: u64 = 2000;
@@ -63,6 +73,7 @@ pub fn scenarios() -> Vec<Scenario> {
     whole
         .into_iter()
         .chain([Scenario::shared(2, "acct/calls/q35/1".into(), calls)])
+        .chain([Scenario::shared(2, "acct/traced/q35/1".into(), traced)])
         .chain(clients)
         .chain([
             Scenario::shared(2, "acct/flood/q35/1".into(), flood),
@@ -205,6 +216,35 @@ fn calls(bench: &Bench) -> Result<()> {
             let is_asked_only_by_calls = name == "crypto";
             ensure!(!is_asked_only_by_calls || client >= CLIENTS_MIN * own, "{name}: {client} us against {own} us");
         }
+        Ok(())
+    })
+}
+
+/// All work for a request is on the bill of who asked: what both servers on the way ran on a
+/// client's time is what its calls took by the clock, of instructions, as it traced them itself.
+fn traced(bench: &Bench) -> Result<()> {
+    let image = disk_calls::image()?;
+    let words = READERS.map(|(name, times)| format!("{name}.traced={times}"));
+    let words = words.each_ref().map(String::as_str);
+    with_console(crypto_calls::boot_by(bench, &crypto_calls::description()?, image.path(), &words, Some(1))?, |guest| {
+        for (name, times) in READERS {
+            guest.heard(&format!("{name}: {times} reads took "), LIMIT)?;
+        }
+        let cores = ask(guest)?;
+        check(&cores)?;
+        let mut of_disk = Vec::new();
+        for (name, times) in READERS {
+            let took = disk_calls::number(guest, &format!("{name}: {times} reads took "), " ns by the clock, in ")?;
+            let by_clock = took / 1000;
+            let paid = |server: &str| cores[0].domains.get(server).map_or(0, |domain| domain.paid_by(name));
+            let (crypto, disk) = (paid("crypto"), paid("disk"));
+            println!("     {name} traced {by_clock} us; it paid {crypto} us of crypto and {disk} us of disk");
+            let part = 100 * (crypto + disk) / by_clock.max(1);
+            ensure!(TRACED.contains(&part), "{name} paid {part} hundredths of what it traced");
+            of_disk.push(disk);
+        }
+        let ratio = 100 * of_disk[0] / of_disk[1].max(1);
+        ensure!(OF_DISK.contains(&ratio), "the disk ran {of_disk:?} us for two who read 3 parts and 1");
         Ok(())
     })
 }

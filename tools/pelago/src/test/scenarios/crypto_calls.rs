@@ -11,7 +11,7 @@ use super::disk_calls::{self, FOREVER, IMAGE_BYTES};
 use crate::host::place;
 use crate::image::description;
 use crate::image::machine_type::MachineType;
-use crate::machine::emulator::Drive;
+use crate::machine::emulator::{Accelerator, Drive};
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -65,9 +65,24 @@ fn handover() -> Handover {
 }
 
 pub(super) fn boot(bench: &Bench, system: &System, image: &Path, words: &[&str]) -> Result<Guest> {
+    boot_by(bench, system, image, words, None)
+}
+
+/// The same, by a clock of instructions if one is given.
+pub(super) fn boot_by(
+    bench: &Bench,
+    system: &System,
+    image: &Path,
+    words: &[&str],
+    instruction_ns: Option<u32>,
+) -> Result<Guest> {
     let bench = bench.with_key(Arc::new(handover()));
     bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine| {
         machine.has_card = false;
+        machine.instruction_ns = instruction_ns;
+        if instruction_ns.is_some() {
+            machine.accelerator = Accelerator::Tcg;
+        }
         machine.drive = Some(Drive { file: image.to_owned(), is_read_only: false });
         machine.command_line.extend(words.iter().map(|word| (*word).to_owned()));
         Ok(())
