@@ -35,10 +35,15 @@ pub fn command(words: &[&str]) -> Command {
 
 /// Runs a build, whose words for people go to standard error; what it made, or nothing if it
 /// failed.
-pub fn build(mut cargo: Command) -> Result<Option<Vec<Artifact>>> {
+pub fn build(cargo: Command) -> Result<Option<Vec<Artifact>>> {
+    build_within(cargo, BUILD_LIMIT)
+}
+
+/// The same within a limit.
+pub fn build_within(mut cargo: Command, limit: Duration) -> Result<Option<Vec<Artifact>>> {
     cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stdout(Stdio::piped());
     let child = cargo.spawn().context("cannot start cargo")?;
-    let output = timed(|| child::finish(child, "cargo build", BUILD_LIMIT))?;
+    let output = timed(|| child::finish(child, "cargo build", limit))?;
     if !output.status.success() {
         return Ok(None);
     }

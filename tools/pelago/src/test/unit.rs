@@ -4,9 +4,12 @@ use crate::host::{cargo, child, leftovers};
 use crate::image::build;
 use crate::test::quick;
 use anyhow::Result;
-use cargo_metadata::{Metadata, Package};
+use cargo_metadata::{Artifact, Metadata, Package};
+use std::collections::VecDeque;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Past what compiling takes on a busy machine, and past what running does. Together less than a
 /// run of the tests gives to anything (`progress.rs`), so that the scenarios come after them.
@@ -52,8 +55,8 @@ fn test_some(metadata: &Metadata, must_run: bool, is_meant: impl Fn(&Package) ->
     if tested.contains(&TOOL) {
         kinds.extend(["--bin", TOOL]);
     }
-    let tests = cargo_test("unit tests", &tested, &kinds, must_run)?;
-    let examples = cargo_test("examples", &shown, &["--doc"], must_run)?;
+    let tests = programs(&tested, &kinds, must_run)?;
+    let examples = examples(&shown);
     Ok((tests.0 + examples.0, tests.1 + examples.1))
 }
 
@@ -74,54 +77,130 @@ fn has_examples(sources: &Path) -> bool {
     })
 }
 
-/// Builds tests, then runs them.
-fn cargo_test(what: &str, packages: &[&str], kinds: &[&str], must_run: bool) -> Result<(usize, usize)> {
+/// Cargo's words for tests of the packages, with debug assertions.
+fn cargo_test(packages: &[&str], kinds: &[&str]) -> Command {
+    let mut cargo = cargo::command(&["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"]);
+    cargo.args(packages.iter().flat_map(|package| ["-p", package])).args(kinds);
+    cargo
+}
+
+/// Builds programs of tests, then runs them, as many at a time as there are cores: some end with
+/// one long test. Cargo would run one after another.
+fn programs(packages: &[&str], kinds: &[&str], must_run: bool) -> Result<(usize, usize)> {
+    const WHAT: &str = "unit tests";
     if packages.is_empty() && !must_run {
         return Ok((0, 0));
     }
-    let packages: Vec<&str> = packages.iter().flat_map(|package| ["-p", package]).collect();
-    // With debug assertions.
-    let words = ["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"];
-    let cargo = |more: &[&str]| {
-        let mut cargo = cargo::command(&words);
-        cargo.args(&packages).args(kinds).args(more);
-        cargo
-    };
-    // Examples are built as they are run.
-    if kinds != ["--doc"] {
-        let built = cargo::timed(|| child::output(&mut cargo(&["--no-run"]), BUILD_LIMIT));
-        match built {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                print!("FAIL {what} do not build:\n{}", String::from_utf8_lossy(&output.stderr));
-                return Ok((0, 1));
-            }
-            Err(error) => return Ok(unfinished(what, &error)),
+    let mut cargo = cargo_test(packages, kinds);
+    cargo.args(["--no-run", "--quiet"]);
+    let built = match cargo::build_within(cargo, BUILD_LIMIT) {
+        Ok(Some(built)) => built,
+        Ok(None) => {
+            println!("FAIL {WHAT} do not build: the compiler's messages are above");
+            return Ok((0, 1));
         }
+        Err(error) => return Ok(unfinished(WHAT, &error)),
+    };
+    let libraries = child::output(Command::new("rustc").args(["--print", "target-libdir"]), child::SHORT)?;
+    let libraries = String::from_utf8(libraries.stdout)?.trim().to_owned();
+    let programs: VecDeque<Program> = built.iter().filter_map(|artifact| Program::of(artifact, &libraries)).collect();
+    let (at_once, end) = (std::thread::available_parallelism()?.get(), Instant::now() + LIMIT);
+    let left = Mutex::new(programs);
+    let next = || left.lock().ok().and_then(|mut left| left.pop_front());
+    let mut ran = Vec::new();
+    std::thread::scope(|scope| {
+        let work = || std::iter::from_fn(&next).map(|program| program.run(end)).collect::<Vec<_>>();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().for_each(|worker| ran.extend(worker.join().unwrap_or_default()));
+    });
+    let (passed, failed) = ran.iter().fold((0, 0), |(passed, failed), ran| (passed + ran.passed, failed + ran.failed));
+    ran.sort_by_key(|ran| std::cmp::Reverse(ran.took));
+    let longest = ran.iter().take(LONGEST).map(|ran| format!("{} {:.0} s", ran.name, ran.took.as_secs_f64()));
+    println!("     the longest of the {WHAT}: {}", longest.collect::<Vec<_>>().join(", "));
+    if failed == 0 && (passed > 0 || !must_run) {
+        println!("ok   {passed} {WHAT}");
+        return Ok((passed, 0));
     }
-    let output = match child::output(&mut cargo(&[]), LIMIT) {
+    if passed == 0 {
+        println!("FAIL not one of the {WHAT} ran");
+    }
+    ran.iter().for_each(|ran| print!("{}", ran.said));
+    // Children of what was killed.
+    leftovers::end().iter().for_each(|name| println!("     ended {name}"));
+    Ok((passed, failed.max(1)))
+}
+
+/// A program of tests.
+struct Program {
+    name: String,
+    command: Command,
+}
+
+/// What one did.
+#[derive(Debug)]
+struct Ran {
+    name: String,
+    passed: usize,
+    failed: usize,
+    took: Duration,
+    /// Of one that failed.
+    said: String,
+}
+
+impl Program {
+    /// What a build made, if it is one. It runs where cargo would have it, with the libraries of
+    /// the compiler that a macro's tests need.
+    fn of(artifact: &Artifact, libraries: &str) -> Option<Program> {
+        let (true, Some(file), Some(folder)) =
+            (artifact.profile.test, &artifact.executable, artifact.manifest_path.parent())
+        else {
+            return None;
+        };
+        let mut command = Command::new(file);
+        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).env("LD_LIBRARY_PATH", libraries);
+        Some(Program { name: artifact.target.name.clone(), command })
+    }
+
+    fn run(mut self, end: Instant) -> Ran {
+        let start = Instant::now();
+        let output = child::output(&mut self.command, end.saturating_duration_since(start));
+        let took = start.elapsed();
+        let failure = |said: String| Ran { name: self.name.clone(), passed: 0, failed: 1, took, said };
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => return failure(format!("FAIL {}: {error:#}\n", self.name)),
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (passed, failed) = count_results(&text);
+        if output.status.success() {
+            return Ran { name: self.name, passed, failed, took, said: String::new() };
+        }
+        let is_failure =
+            |line: &&str| line.starts_with("test ") && line.ends_with("FAILED") || line.contains("panicked at");
+        let lines: String = text.lines().filter(is_failure).map(|line| format!("FAIL {line}\n")).collect();
+        let told = format!("FAIL {}: {}\n{lines}{}", self.name, output.status, String::from_utf8_lossy(&output.stderr));
+        Ran { passed, failed: failed.max(1), ..failure(told) }
+    }
+}
+
+/// Builds the examples and runs them, as cargo does.
+fn examples(packages: &[&str]) -> (usize, usize) {
+    const WHAT: &str = "examples";
+    if packages.is_empty() {
+        return (0, 0);
+    }
+    let output = match child::output(&mut cargo_test(packages, &["--doc"]), LIMIT) {
         Ok(output) => output,
-        Err(error) => return Ok(unfinished(what, &error)),
+        Err(error) => return unfinished(WHAT, &error),
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let (passed, failed) = count_results(&text);
-    let longest = longest(&String::from_utf8_lossy(&output.stderr), &text);
-    if longest.len() > 1 {
-        println!("     the longest of the {what}: {}", longest.join(", "));
+    if output.status.success() {
+        println!("ok   {passed} {WHAT}");
+        return (passed, failed);
     }
-    if output.status.success() && (passed > 0 || !must_run) {
-        println!("ok   {passed} {what}");
-        return Ok((passed, failed));
-    }
-    if passed == 0 {
-        println!("FAIL not one of the {what} ran");
-    }
-    let failures = text
-        .lines()
-        .filter(|line| line.starts_with("test ") && line.ends_with("FAILED") || line.contains("panicked at"));
-    failures.for_each(|line| println!("FAIL {line}"));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    Ok((passed, failed.max(1)))
+    print!("FAIL {WHAT}:\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    (passed, failed.max(1))
 }
 
 fn unfinished(what: &str, error: &anyhow::Error) -> (usize, usize) {
@@ -129,22 +208,6 @@ fn unfinished(what: &str, error: &anyhow::Error) -> (usize, usize) {
     // Those that hang, whose parent has been killed.
     leftovers::end().iter().for_each(|name| println!("     ended {name}"));
     (0, 1)
-}
-
-/// The programs of tests that ran longest, with their seconds. Cargo says on one stream which it
-/// runs, and the program on the other how long it ran.
-fn longest(running: &str, results: &str) -> Vec<String> {
-    let file = |line: &str| Some(line.trim().strip_prefix("Running ")?.rsplit_once('/')?.1.to_owned());
-    let names = running.lines().filter_map(file);
-    let seconds = results
-        .lines()
-        .filter(|line| line.starts_with("test result:"))
-        .filter_map(|line| line.rsplit_once("finished in ")?.1.strip_suffix('s')?.parse::<f64>().ok());
-    let mut times: Vec<(String, f64)> = names.zip(seconds).collect();
-    times.sort_by(|one, other| other.1.total_cmp(&one.1));
-    // Without what tells builds apart.
-    let name = |file: &str| file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned();
-    times.iter().take(LONGEST).map(|(file, seconds)| format!("{} {seconds:.0} s", name(file))).collect()
 }
 
 /// Sums cargo's lines `test result: ok. 5 passed; 0 failed; ...`.
@@ -166,13 +229,26 @@ mod tests {
         assert_eq!(count_results(text), (7, 1));
     }
 
+    /// A program of tests, as a shell would be one.
+    fn program(script: &str) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Program { name: "it".into(), command }
+    }
+
     #[test]
-    fn the_longest_are_told() {
-        let running = "   Compiling a\n     Running unittests src/lib.rs (target/host/debug/deps/kernel-2cd9)\n     \
-            Running tests/images.rs (target/host/debug/deps/images-b9ce)\n";
-        let results = "test a ... ok\ntest result: ok. 2 passed; 0 failed; finished in 1.20s\nx\n\
-            test result: ok. 5 passed; 0 failed; finished in 40.71s\n";
-        assert_eq!(longest(running, results), ["images 41 s", "kernel 1 s"]);
+    fn a_program_that_fails_or_says_nothing_or_hangs_is_a_failure() {
+        let soon = || Instant::now() + child::SHORT;
+        let good = program("echo 'test result: ok. 3 passed; 0 failed'").run(soon());
+        assert!((good.passed, good.failed) == (3, 0) && good.said.is_empty(), "{good:?}");
+        let result = "test result: FAILED. 2 passed; 1 failed";
+        let bad = program(&format!("echo 'test a ... FAILED'; echo '{result}'; echo why >&2; exit 101")).run(soon());
+        assert_eq!((bad.passed, bad.failed), (2, 1));
+        assert!(bad.said.contains("FAIL test a ... FAILED\nwhy"), "{}", bad.said);
+        let killed = program("echo 'test result: ok. 1 passed; 0 failed'; kill -9 $$").run(soon());
+        assert!((killed.passed, killed.failed) == (1, 1) && killed.said.contains("signal"), "{killed:?}");
+        let hangs = program("exec sleep 600").run(Instant::now() + Duration::from_millis(100));
+        assert!((hangs.passed, hangs.failed) == (0, 1) && hangs.said.contains("did not end"), "{hangs:?}");
     }
 
     #[test]
