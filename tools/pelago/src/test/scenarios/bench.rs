@@ -40,7 +40,8 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(5, "bench/smoke".into(), smoke),
         Scenario::shared(5, "bench/counts".into(), both_count),
-        Scenario::shared(5, "bench/requests".into(), requests),
+        // Both systems boot with redis, to count every instruction: 30 s.
+        Scenario::nightly(5, "bench/requests".into(), requests),
         // Both systems make their disks and boot with and without encryption: 45 s.
         Scenario::nightly(5, "bench/disk".into(), disk),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),

@@ -20,7 +20,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 const LINES_MAX: usize = 1024;
 /// Clients that come to a port at once, and how often.
 const CLIENTS: usize = 200;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 2;
 /// The emulator's own network has 1.
 const BACKLOG_MIN: u32 = 100;
 /// As a shell shows a program that Ctrl-C ended.

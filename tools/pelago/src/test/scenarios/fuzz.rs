@@ -80,7 +80,10 @@ pub fn scenarios() -> Vec<Scenario> {
         .into_iter()
         .map(|(machine, cpus, calls)| {
             let name = format!("fuzz/{}/{cpus}", machine.name());
-            Scenario::alone(1, name.clone(), move |bench| fuzz(bench, &name, machine, cpus, calls, SEED)).in_pairs()
+            let one = Scenario::alone(1, name.clone(), move |bench| fuzz(bench, &name, machine, cpus, calls, SEED))
+                .in_pairs();
+            // Calls do not depend on the machine.
+            one.by_night(machine != MachineType::Q35)
         })
         .collect();
     let name = "fuzz/nightly";

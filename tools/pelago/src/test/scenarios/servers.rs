@@ -202,10 +202,11 @@ const CASES: [Case; 23] = [
         words: &["gunicorn", "--chdir", "/served", "-w", "2", "-b", ":8080", "app:app"],
         beside: ("app.py", GUNICORN),
         status: 0,
+        nightly: true,
         ..PYTHON_CASE
     },
     Case { name: "python", beside: ("serve.py", PYTHON), ..PYTHON_CASE },
-    Case { name: "python-single", cpus: 2, beside: ("serve.py", PYTHON_SINGLE), ..PYTHON_CASE },
+    Case { name: "python-single", cpus: 2, beside: ("serve.py", PYTHON_SINGLE), nightly: true, ..PYTHON_CASE },
     Case {
         name: "python-pool",
         beside: ("serve.py", include_str!("servers/pool.py")),
