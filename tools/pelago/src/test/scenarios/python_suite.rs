@@ -218,9 +218,9 @@ mod tests {
     #[test]
     fn the_list_of_python_only_shrinks() {
         const MODULES: usize = 64;
-        const WHOLE: usize = 55;
+        const WHOLE: usize = 56;
         const NEVER: usize = 0;
-        const TESTS: usize = 62;
+        const TESTS: usize = 65;
         let all = read(LIST).unwrap();
         let of = |state: State| all.iter().filter(|module| module.state == state).count();
         let tests: usize = all.iter().map(|module| module.failing.len() + module.out.len()).sum();
