@@ -31,9 +31,6 @@ impl Signals {
     /// Keeps `bits`; gives the wakers of those who wait for one of them.
     pub fn keep(&mut self, bits: u64) -> Vec<Waker> {
         self.kept |= bits;
-        if bits == 0 || self.waiting.is_empty() {
-            return Vec::new();
-        }
         let woken = self.waiting.extract_if(.., |(mask, _)| *mask & bits != 0);
         woken.map(|(_, waker)| waker).collect()
     }

@@ -102,7 +102,6 @@ impl Future for SleepUntil {
                     (Some(key), None)
                 }
                 Some(key) => match timers.waiting.get_mut(&key) {
-                    Some(waker) if waker.will_wake(context.waker()) => (Some(key), None),
                     Some(waker) => (Some(key), Some(core::mem::replace(waker, context.waker().clone()))),
                     // Expired: only then an entry vanishes while its future lives.
                     None => (None, None),
