@@ -51,6 +51,7 @@ impl Module {
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
     Module::alone("lib/counter"),
+    Module::alone("lib/executor"),
     Module::alone("lib/link"),
     Module::alone("lib/mark"),
     Module::alone("lib/ring"),
