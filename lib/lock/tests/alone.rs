@@ -98,6 +98,38 @@ fn who_writes_waits_for_the_last_reader() {
     }
 }
 
+std::thread_local! {
+    static QUEUE: Cell<Option<&'static [Line]>> = const { Cell::new(None) };
+}
+
+// Words of a line in a queue: see `Kind::Mcs`.
+const STATE: usize = 0;
+const NEXT: usize = 1;
+
+/// The second core says to the first, at whose first look for that, that it is next.
+#[derive(Default)]
+struct Late;
+
+impl Relax for Late {
+    fn relax(&mut self) {
+        let lines = QUEUE.take().expect("it was said already");
+        lines[0].0[NEXT].store(2, Ordering::Release);
+    }
+}
+
+#[test]
+fn who_leaves_a_queue_waits_for_the_word_of_who_is_about_to_be_next() {
+    let (word, lines) = (AtomicU64::new(0), Vec::leak(vec![Line::new(), Line::new()]));
+    let held = Lock::new(Kind::Mcs, &word, lines).write::<Late>(0);
+    // The second core comes: it is the last of the queue.
+    lines[1].0[STATE].store(1, Ordering::Relaxed);
+    word.store(2, Ordering::Relaxed);
+    QUEUE.set(Some(lines));
+    drop(held);
+    assert!(QUEUE.get().is_none(), "nobody was told that it is free");
+    assert_eq!((lines[1].0[STATE].load(Ordering::Relaxed), word.load(Ordering::Relaxed)), (0, 2));
+}
+
 static READER: Reader = Reader::new();
 static OUTSIDE: Reader = Reader::new();
 
@@ -128,6 +160,28 @@ fn a_section_is_waited_for_until_it_ends() {
     Reader::wait_for_all::<Never>([&OUTSIDE, &READER].into_iter());
     drop(READER.enter());
     Reader::wait_for_all::<Never>([&OUTSIDE, &READER].into_iter());
+}
+
+static BUSY: Reader = Reader::new();
+
+/// Leaves the open section for another.
+#[derive(Default)]
+struct Moving;
+
+impl Relax for Moving {
+    fn relax(&mut self) {
+        LOOKS.set(LOOKS.get() + 1);
+        assert_eq!(LOOKS.get(), 1, "it waits for a section that was not open when it began");
+        drop(OPEN.take());
+        OPEN.set(Some(BUSY.enter()));
+    }
+}
+
+#[test]
+fn a_section_that_begins_later_is_not_waited_for() {
+    OPEN.set(Some(BUSY.enter()));
+    Reader::wait_for_all::<Moving>([&BUSY].into_iter());
+    assert_eq!(LOOKS.get(), 1);
 }
 
 #[test]
