@@ -42,11 +42,15 @@ fn has_instruction() -> bool {
 
 #[cold]
 fn look() -> bool {
-    /// ECX of leaf 1.
-    const SSE4_2: u32 = 1 << 20;
-    let has = __cpuid(1).ecx & SSE4_2 != 0;
+    let has = is_told(__cpuid(1).ecx);
     KNOWN.store(if has { HAS } else { LACKS }, Ordering::Relaxed);
     has
+}
+
+/// Whether ECX of leaf 1 tells of the instruction.
+fn is_told(ecx: u32) -> bool {
+    const SSE4_2: u32 = 1 << 20;
+    ecx & SSE4_2 != 0
 }
 
 fn by_tables(sum: u32, bytes: &[u8]) -> u32 {
@@ -90,6 +94,11 @@ mod tests {
         const BYTES: &[u8] = b"123456789";
         assert_eq!([by_tables(!0, BYTES), by_instruction(!0, BYTES), with(!0, BYTES)], [!0xe306_9283; 3]);
         assert_eq!([by_tables(5, b""), by_instruction(5, b"")], [5; 2]);
+    }
+
+    #[test]
+    fn one_bit_tells_of_the_instruction() {
+        assert_eq!([0, 1 << 20, !(1 << 20), !0].map(is_told), [false, true, false, true]);
     }
 
     #[test]
