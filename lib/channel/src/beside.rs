@@ -87,3 +87,100 @@ impl<L: Listen> Port for Ear<L> {
         self.is_remote
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use executor::Platform;
+
+    use super::*;
+    use crate::client::ClientChannel;
+    use crate::link::Wiring;
+    use crate::loopback::Page;
+    use crate::memory::{Layout, Memory};
+
+    const BADGE: u64 = 1 << 2;
+    /// What a listener says has come.
+    const COME: u64 = 1 << 40;
+
+    /// A client's end, of memory that is there for ever, whose peer is on another core or not.
+    fn end(bulk_bytes: u32, is_remote: bool) -> Rc<ClientChannel> {
+        let layout = Layout { ring_slots: 16, bulk_bytes };
+        let pages = std::vec![Page([0; 4096]); (layout.bytes() / 4096) as usize].leak();
+        let address = pages.as_mut_ptr() as u64;
+        // SAFETY: it is leaked, and reached by this only.
+        let memory = unsafe { Memory::format(address, layout.bytes(), layout, None) }.unwrap();
+        let doorbell = Doorbell::Notify(Handle(7));
+        ClientChannel::new(Wiring {
+            memory,
+            doorbell,
+            badge: BADGE,
+            remote: is_remote,
+            peer: "server".into(),
+            peer_set: 2,
+        })
+    }
+
+    /// Something comes after some looks at the clock, or while we sleep; then the peer notifies.
+    #[derive(Default)]
+    struct Peer {
+        now_ns: Cell<u64>,
+        is_there: Cell<bool>,
+        taken: Cell<u32>,
+        sleeps: Cell<u32>,
+    }
+
+    impl Platform for Peer {
+        fn now_ns(&self) -> u64 {
+            self.now_ns.set(self.now_ns.get() + 1000);
+            self.is_there.set(self.is_there.get() || self.now_ns.get() == 4000);
+            self.now_ns.get()
+        }
+
+        fn ran_ticks(&self) -> u64 {
+            0
+        }
+
+        fn wait(&self, deadline_ns: u64) -> u64 {
+            if deadline_ns == 0 {
+                return 0;
+            }
+            self.sleeps.set(self.sleeps.get() + 1);
+            assert_eq!(self.sleeps.get(), 1, "nobody listens");
+            self.is_there.set(true);
+            BADGE
+        }
+    }
+
+    impl Listen for Rc<Peer> {
+        fn is_ready(&self) -> bool {
+            self.is_there.get()
+        }
+
+        fn take(&self) {
+            assert!(self.is_there.take(), "there is nothing");
+            self.taken.set(self.taken.get() + 1);
+            executor::post(COME);
+        }
+    }
+
+    #[test]
+    fn who_listens_is_told_what_has_come() {
+        for (is_remote, sleeps) in [(true, 0), (false, 1)] {
+            let (channel, peer) = (end(64, is_remote), Rc::new(Peer::default()));
+            let beside = channel.beside().unwrap();
+            assert_eq!((beside.words.len(), beside.peer), (8, Handle(7)));
+            executor::rest(&Peer::default(), false);
+            beside.listen(peer.clone());
+            assert_eq!(executor::block_on(&*peer, executor::notified(COME)), COME);
+            assert_eq!((peer.taken.get(), peer.sleeps.get()), (1, sleeps), "on another core: {is_remote}");
+        }
+    }
+
+    #[test]
+    fn without_a_bulk_area_that_stays_there_is_nothing_beside() {
+        assert!(end(0, false).beside().is_none());
+        assert!(crate::loopback(Layout { ring_slots: 16, bulk_bytes: 64 }).0.beside().is_none());
+    }
+}

@@ -163,3 +163,76 @@ impl Bulk {
         if end <= self.bytes { Ok(()) } else { Err(OutOfBounds) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many bytes, zero, that are there for ever.
+    fn area(bytes: usize) -> Bulk {
+        let words = std::vec![0_u64; bytes.div_ceil(8)].leak();
+        // SAFETY: they are leaked, and nobody else has them.
+        unsafe { Bulk::at(NonNull::from(words).cast(), bytes, None) }
+    }
+
+    fn bytes<const N: usize>(area: &Bulk, offset: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        area.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn an_area_that_stays_has_as_many_words_as_are_whole() {
+        let whole = area(20);
+        let words = whole.words().unwrap();
+        assert_eq!(words.len(), 2);
+        words[1].store(0x0102_0304_0506_0708, Ordering::Relaxed);
+        assert_eq!(bytes(&whole, 8), [8, 7, 6, 5, 4, 3, 2, 1]);
+        let last = whole.part(8, 12).unwrap();
+        assert_eq!(last.words().unwrap()[0].load(Ordering::Relaxed), 0x0102_0304_0506_0708);
+        let askew = whole.part(4, 16).unwrap();
+        assert!([area(0), area(7), askew].iter().all(|area| area.words().is_none()));
+        let keeper: Rc<dyn Any> = Rc::new(());
+        // SAFETY: as `area`; the keeper lives as long as anything.
+        let kept = unsafe { Bulk::at(whole.start, 20, Some(keeper)) };
+        assert!(kept.words().is_none(), "it may go");
+    }
+
+    #[test]
+    fn a_small_word_is_aligned_and_within() {
+        let area = area(10);
+        area.store_u16(2, 0x0102).unwrap();
+        area.store_u32(4, 0x0304_0506).unwrap();
+        assert_eq!(bytes(&area, 0), [0, 0, 2, 1, 6, 5, 4, 3, 0, 0]);
+        assert_eq!([2, 4, 8].map(|offset| area.load_u16(offset)), [Ok(0x0102), Ok(0x0506), Ok(0)]);
+        assert_eq!([0, 4].map(|offset| area.load_u32(offset)), [Ok(0x0102_0000), Ok(0x0304_0506)]);
+        for offset in [1, 10, usize::MAX - 1, usize::MAX] {
+            assert_eq!((area.load_u16(offset), area.store_u16(offset, 9)), (Err(OutOfBounds), Err(OutOfBounds)));
+        }
+        for offset in [2, 8, usize::MAX - 3] {
+            assert_eq!((area.load_u32(offset), area.store_u32(offset, 9)), (Err(OutOfBounds), Err(OutOfBounds)));
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_the_area() {
+        let (from, to) = (area(8), area(8));
+        assert_eq!((from.len(), from.is_empty(), area(0).is_empty()), (8, false, true));
+        assert_eq!(from.part(3, 5).unwrap().address(), from.address() + 3);
+        from.write(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+        to.copy_from(1, &from, 2, 6).unwrap();
+        assert_eq!(bytes(&to, 0), [0, 3, 4, 5, 6, 7, 8, 0]);
+        from.copy_from(0, &from, 1, 7).unwrap();
+        assert_eq!(bytes(&from, 0), [2, 3, 4, 5, 6, 7, 8, 8]);
+        for (offset, length) in [(0, 9), (8, 1), (9, 0), (usize::MAX, 2), (2, usize::MAX)] {
+            let length_here = length.min(9);
+            assert_eq!(from.part(offset, length).err(), Some(OutOfBounds));
+            assert_eq!(from.read(offset, &mut [0; 9][..length_here]), Err(OutOfBounds));
+            assert_eq!(from.write(offset, &[0; 9][..length_here]), Err(OutOfBounds));
+            assert_eq!(from.copy_from(offset, &to, 0, length), Err(OutOfBounds));
+            assert_eq!(from.copy_from(0, &to, offset, length), Err(OutOfBounds));
+        }
+        let window = |offset, length| from.window(BulkSpan { offset, length }).map(|window| window.len());
+        assert_eq!([window(0, 8), window(8, 0), window(7, 2)], [Ok(8), Ok(0), Err(OutOfBounds)]);
+    }
+}
