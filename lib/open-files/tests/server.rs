@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use channel::{Broken, Dispatch, Layout, Peer, ServerChannel, Task, client_id, decode, loopback};
-use contracts::descriptions::{DescriptionError as Error, DescriptionId};
+use contracts::descriptions::{self, DescriptionError as Error, DescriptionId};
 use contracts::files::{Hold, Lock, LockKind, open};
 use contracts::process::{self, ProcessClient, ProcessError, ProcessEvents};
 use contracts::testing::two_programs;
@@ -80,6 +80,27 @@ impl Dispatch for Processes {
     fn restarted(&self, _: &Peer) {}
 }
 
+/// Closes what its client names, whatever it asks for.
+struct Closing(Rc<Files>);
+
+impl Dispatch for Closing {
+    fn request(&self, peer: &Peer, _: u16, correlation: u32, body: &[u8]) -> Result<Task, Broken> {
+        let (id,) = decode(body)?;
+        let was_held = self.0.release(peer.id(), id);
+        let answer = if was_held { Ok(()) } else { Err(Error::BadId) };
+        let peer = peer.clone();
+        Ok(Box::pin(async move { peer.answer(correlation, &answer) }))
+    }
+
+    fn one_way(&self, _: &Peer, _: u16, _: &[u8]) -> Result<(), Broken> {
+        Err(Broken)
+    }
+
+    fn closed(&self, _: &Peer) {}
+
+    fn restarted(&self, _: &Peer) {}
+}
+
 fn programs(files: &Files) -> [ServerChannel; 2] {
     two_programs(|channel| files.all.clients.add(channel)).1
 }
@@ -143,6 +164,23 @@ fn who_is_in_the_way_of_a_lock_is_told_to_who_may_ask() {
         let denied = |_: FileId, _: &Lock| Err(Error::Denied);
         assert_eq!(ask(9, exclusive, &denied), Err(Error::Denied));
         assert_eq!(files.all.lock(second.peer(), others, &lock(20, shared), true, denied).await, Err(Error::Denied));
+    });
+}
+
+#[test]
+fn a_lock_is_free_once_its_holder_has_sent_that_it_closes_the_file() {
+    runtime::testing::run(async {
+        let files = Files::new();
+        let (client, [first, second]) = two_programs(|channel| files.all.clients.add(channel));
+        let [own, others] = [&first, &second].map(|program| files.open(program.peer(), 7));
+        let lock = Lock { kind: LockKind::Whole, hold: Some(Hold::Exclusive), from: 0, to: 1, process: 3 };
+        let any = |_: FileId, _: &Lock| Ok(());
+        assert_eq!(files.all.lock(first.peer(), own, &lock, false, any).await, Ok(()));
+        runtime::spawn(first.serve(descriptions::HASH, Rc::new(Closing(files.clone()))));
+        assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Err(Error::WouldBlock));
+        let closes = client.close(own);
+        assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Ok(()));
+        assert_eq!(closes.await, Ok(()));
     });
 }
 
