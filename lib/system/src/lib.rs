@@ -311,6 +311,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_what_runs_on_several_cores() {
+        let all = [Placement::Every, Placement::Each([1].into()), Placement::default()];
+        assert_eq!(all.map(|placement| placement.is_program()), [true, true, false]);
+    }
+
+    #[test]
+    fn a_client_has_a_worker_of_its_own_or_that_of_its_core_or_none() {
+        let of_third = |workers: Workers| workers.of_client(2);
+        assert_eq!([Workers::None, Workers::Core, Workers::Client].map(of_third), [None, Some(0), Some(2)]);
+    }
+
+    #[test]
     fn a_run_tells_of_its_volume() {
         let mount = Mount { path: "/data".into(), is_read_only: true };
         let run = Run { mount: Some(mount), ..Run::default() };
