@@ -51,11 +51,13 @@ impl ZeroizeOnDrop for Aes256 {}
 
 /// Whether the processor has the instructions.
 pub fn is_supported() -> bool {
-    /// Of leaf 1: ECX, and EDX.
+    is_told(__cpuid(1).ecx)
+}
+
+/// Whether ECX of leaf 1 tells of AES's instructions; the others are in every processor of 64 bits.
+fn is_told(ecx: u32) -> bool {
     const AES: u32 = 1 << 25;
-    const SSE2: u32 = 1 << 26;
-    let leaf = __cpuid(1);
-    leaf.ecx & AES != 0 && leaf.edx & SSE2 != 0
+    ecx & AES != 0
 }
 
 /// Puts eight blocks through all rounds, `$round` thirteen times and `$last` once, and wipes the
@@ -199,7 +201,26 @@ fn inverted(keys: &RoundKeys) -> RoundKeys {
 mod tests {
     use super::*;
     use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+    use core::mem::ManuallyDrop;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_bit_tells_of_the_instructions() {
+        assert_eq!([0, 1 << 25, !(1 << 25), !0].map(is_told), [false, true, false, true]);
+        assert!(is_supported(), "the tests' processors have had them since 2010");
+    }
+
+    #[test]
+    fn keys_are_wiped_when_they_end() {
+        let mut keys = ManuallyDrop::new(expand(&[7; 32]));
+        let words = core::ptr::from_ref(&keys.0);
+        // SAFETY: it is dropped once; its memory stays, and is plain words.
+        let left = unsafe {
+            ManuallyDrop::drop(&mut keys);
+            words.read_volatile()
+        };
+        assert_eq!(left, [0; WORDS]);
+    }
 
     /// FIPS 197, appendix C.3.
     #[test]
