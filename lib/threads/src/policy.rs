@@ -32,3 +32,18 @@ impl Policy for RoundRobin {
         self.0.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_reserved_needs_no_allocation() {
+        let mut policy = RoundRobin::default();
+        policy.ready(ThreadId(0));
+        policy.reserve(100);
+        let room = policy.0.capacity();
+        (1..100).for_each(|thread| policy.ready(ThreadId(thread)));
+        assert_eq!(policy.0.capacity(), room);
+    }
+}

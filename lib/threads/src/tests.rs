@@ -4,11 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::mem::offset_of;
 use std::thread_local;
 
+use abi::{ControlPage, ExceptionInfo};
+
+use crate::platform::{STACKS, UPCALL, control};
 use crate::{
-    Answer, Ended, Outcome, Policy, Refused, RoundRobin, ThreadId, Threads, block, current, join, spawn, wake,
-    yield_now,
+    Answer, Ended, Outcome, Policy, Refused, RoundRobin, ThreadId, Threads, block, current, join, spawn, undisturbed,
+    wake, yield_now,
 };
 
 thread_local! {
@@ -43,6 +47,7 @@ fn threads_that_give_way_take_turns_and_their_results_are_kept() {
     assert_eq!(threads.ended(ids[0]), Ok(None));
     assert_eq!(threads.run(), Ok(Ended::All));
     assert_eq!(seen(), [10, 20, 11, 21, 12, 22]);
+    assert_eq!(STACKS.get(), 1, "the stack of upcalls is left");
     assert_eq!(ids.map(|id| threads.ended(id)), [1, 2].map(|name| Ok(Some(Outcome::Returned(name)))));
     assert_eq!(threads.ended(ids[0]), Err(Refused::NotFound));
     assert_eq!(current(), None);
@@ -134,4 +139,59 @@ fn one_set_of_threads_runs_at_a_time() {
     assert_eq!(outer.run(), Ok(Ended::All));
     assert_eq!(outer.ended(id), Ok(Some(Outcome::Returned(1))));
     assert_eq!(vec![Ok(Ended::All)], [outer.run()]);
+}
+
+/// Are upcalls kept away?
+fn is_closed() -> bool {
+    // SAFETY: a word of the page of this thread of the host.
+    unsafe { control().byte_add(offset_of!(ControlPage, in_proxy)).cast::<u64>().read_volatile() != 0 }
+}
+
+extern "C" fn opened(_: u64) -> u64 {
+    u64::from(!is_closed())
+}
+
+#[test]
+fn upcalls_are_kept_away_until_the_last_who_is_not_to_be_disturbed_is_done() {
+    assert!(!is_closed());
+    undisturbed(|| {
+        undisturbed(|| assert!(is_closed()));
+        assert!(is_closed(), "the outer one is disturbed");
+    });
+    assert!(!is_closed());
+    let mut threads = threads(RoundRobin::default());
+    let id = threads.spawn(opened, 0).unwrap();
+    assert_eq!(threads.run(), Ok(Ended::All));
+    assert_eq!((threads.ended(id), is_closed()), (Ok(Some(Outcome::Returned(1))), false));
+}
+
+const PAGE_FAULT: u64 = 14;
+
+/// Faults, as the kernel says it; does not come back from that.
+extern "C" fn faulty(_: u64) -> u64 {
+    // SAFETY: the page of this thread of the host, where the hub looks after an upcall, which
+    // comes with all kept away.
+    unsafe {
+        let exception = control().byte_add(offset_of!(ControlPage, exception)).cast::<ExceptionInfo>();
+        (*exception).vector = PAGE_FAULT;
+        control().byte_add(offset_of!(ControlPage, in_proxy)).cast::<u64>().write_volatile(ControlPage::INSIDE);
+        core::mem::transmute::<usize, extern "C" fn() -> u64>(UPCALL.get() as usize)()
+    }
+}
+
+#[test]
+fn a_fault_ends_the_thread_if_the_program_says_so_and_no_other() {
+    let on_fault = |id: ThreadId, exception: &ExceptionInfo, _: &mut _| {
+        see(exception.vector * 10 + id.0 as u64);
+        Answer::End
+    };
+    // SAFETY: as above.
+    let mut threads = unsafe { Threads::new(Box::new(RoundRobin::default()), 1, false, on_fault) }.unwrap();
+    let ids = [three_turns, faulty].map(|entry| threads.spawn(entry, 7).unwrap());
+    assert_eq!(threads.run(), Ok(Ended::All));
+    assert_eq!(seen(), [70, PAGE_FAULT * 10 + ids[1].0 as u64, 71, 72]);
+    assert_eq!(threads.ended(ids[0]), Ok(Some(Outcome::Returned(7))));
+    let faulted = threads.ended(ids[1]).unwrap();
+    assert!(matches!(faulted, Some(Outcome::Faulted(exception)) if exception.vector == PAGE_FAULT), "{faulted:?}");
+    assert_eq!(UPCALL.get(), 0, "upcalls go on");
 }
