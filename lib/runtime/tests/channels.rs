@@ -175,6 +175,42 @@ fn a_cancelled_call_tells_whether_it_took_place() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_before_it_is_sent_holds_up_no_other() {
+    run(async {
+        let (client, echo) = pair(SMALL);
+        assert_eq!(client.channel().peer(), "server");
+        // More than the ring holds.
+        let calls: Vec<_> = (0..100).map(|number| client.say(number.to_string())).collect();
+        calls[50].cancel();
+        for (number, call) in calls.into_iter().enumerate() {
+            let expected = if number == 50 { Err(CallError::Cancelled) } else { Ok(number.to_string()) };
+            assert_eq!(call.await, expected);
+        }
+        assert!(!echo.served.borrow().contains(&"50".into()));
+    });
+}
+
+#[test]
+fn all_who_wait_for_the_end_of_dropped_calls_are_told() {
+    run(async {
+        let (client, _echo) = pair(SMALL);
+        let call = client.wait(1_000_000_000);
+        runtime::sleep(1000).await;
+        drop(call);
+        let told = Rc::new(Cell::new(0));
+        for _ in 0..2 {
+            let (channel, told) = (client.channel().clone(), told.clone());
+            runtime::spawn(async move {
+                channel.settled().await;
+                told.set(told.get() + 1);
+            });
+        }
+        runtime::sleep(1000).await;
+        assert_eq!(told.get(), 2);
+    });
+}
+
+#[test]
 fn bulk_is_checked() {
     run(async {
         let (client, _echo) = pair(SMALL);
