@@ -37,6 +37,8 @@ mod tests;
 pub use account::{Account, Work, away, close_account, end_account, open_account, work, work_for};
 #[cfg(not(target_os = "none"))]
 pub use local::{pass, ticks};
+#[cfg(not(target_os = "none"))]
+pub use task::abort_all;
 pub use port::{Port, PortId, Rank, announce, mark, register, take_in_all, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};

@@ -114,6 +114,13 @@ impl Tasks {
         None
     }
 
+    /// One that lives.
+    #[cfg(not(target_os = "none"))]
+    fn any(&self) -> Option<TaskId> {
+        let index = self.entries.iter().position(|entry| entry.live)?;
+        Some(TaskId { index: index as u32, count: self.entries[index].count })
+    }
+
     fn end(&mut self, task: TaskId) -> Option<BoxedTask> {
         let entry = self.entry(task)?;
         entry.live = false;
@@ -156,6 +163,14 @@ pub fn begin(task: TaskId, future: BoxedTask) {
 pub fn abort(task: TaskId) {
     // The future is dropped outside of the borrow: its parts may wake or spawn.
     drop(with(|executor| executor.tasks.end(task)));
+}
+
+/// For tests: ends all tasks, as the component's end does.
+#[cfg(not(target_os = "none"))]
+pub fn abort_all() {
+    while let Some(task) = with(|executor| executor.tasks.any()) {
+        abort(task);
+    }
 }
 
 /// Polls the next ready task; false if there is none.
