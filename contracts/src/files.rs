@@ -195,7 +195,7 @@ pub mod seal {
 /// and `volume` when it has read what it needs. Rights: every client may name every path of its
 /// root file system; permission bits are kept and shown; what is new is whose the caller says it
 /// acts as, and of its directory's group if that has set-group-ID; nothing is refused by either.
-#[contract(name = "files", version = 9)]
+#[contract(name = "files", version = 10)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
@@ -283,8 +283,9 @@ pub trait Files {
     async fn synchronize(&self, id: DescriptionId, whole: bool) -> Result<(), DescriptionError>;
 
     /// The same for all files. `Failed` if something was lost of which the description `asking` did
-    /// not hear so: once for each description.
-    #[op(repeatable)]
+    /// not hear so: once for each description. A server's successor is not asked again: it cannot
+    /// know what was lost with the one before.
+    #[op]
     async fn synchronize_all(&self, asking: Option<DescriptionId>) -> Result<(), DescriptionError>;
 
     /// Opens again what a description names, with an offset of its own. `flags` as for `open`.

@@ -19,7 +19,8 @@ pub enum StorageError {
 pub trait Storage {
     /// The machine is about to end. Answered when all that was written before it was asked survives
     /// the loss of power, and is left as after an orderly end. What is written afterwards may be
-    /// refused, or lost. `Io`.
+    /// refused, or lost. If its server ends meanwhile the next one answers, for what that has: what
+    /// was not synced went with the one before. `Io`.
     #[op(repeatable)]
     async fn close(&self) -> Result<(), StorageError>;
 }

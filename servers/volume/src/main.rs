@@ -19,15 +19,17 @@ mod writer;
 use alloc::rc::Rc;
 
 use contracts::process::ProcessClient;
-use runtime::Start;
+use runtime::{Start, TaskId};
 
 runtime::main!(component);
 
-/// What a volume needs that is written.
-fn keep_up(server: &Rc<server::Server>) {
-    runtime::spawn(writer::write_all(server.clone()));
-    runtime::spawn(writer::commit_in_time(server.clone()));
-    runtime::spawn(changing::reclaim(server.clone()));
+/// Does what a volume needs that is written.
+fn keep_up(server: &Rc<server::Server>) -> [TaskId; 3] {
+    [
+        runtime::spawn(writer::write_all(server.clone())),
+        runtime::spawn(writer::commit_in_time(server.clone())),
+        runtime::spawn(changing::reclaim(server.clone())),
+    ]
 }
 
 async fn component(start: Start) {

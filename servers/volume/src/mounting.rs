@@ -81,11 +81,16 @@ async fn attach(start: &Start) -> Result<Device, String> {
     let (_, blocks): (_, BlocksClient) = start.clients().pop().ok_or("no channel to a disk: correct system/*.toml")?;
     let region = REGIONS.iter().find_map(|(name, limit_ns)| Some((start.region(name)?, limit_ns)));
     let (region, limit_ns) = region.ok_or("no region for the disk's data: correct system/*.toml")?;
-    let data: Bulk = region.memory();
+    attach_to(blocks, region.memory(), *limit_ns, memory()).await
+}
+
+/// Begins this life's work with the disk, whose bytes lie in `data`. What an earlier life asked for
+/// has ended when the disk answers: until then it may still read and write there.
+pub async fn attach_to(blocks: BlocksClient, data: Bulk, limit_ns: u64, memory: Memory) -> Result<Device, String> {
     let first = runtime::now_ns();
-    let asked = runtime::timeout(*limit_ns, blocks.attach(first)).await;
+    let asked = runtime::timeout(limit_ns, blocks.attach(first)).await;
     let disk = asked.map_err(|_| "no disk answers")?.map_err(|error| format!("no disk: {error:?}"))?;
-    Ok(Device::new(blocks, data, disk, first, memory()))
+    Ok(Device::new(blocks, data, disk, first, memory))
 }
 
 /// The component's account, and what the core has left.
@@ -112,6 +117,8 @@ async fn look(path: &str, device: &Rc<Device>, is_read_only: bool) -> Result<Sta
         return Ok(State::ReadOnly(read(device, |cache| Volume::open(cache, size)).await?));
     }
     put_back(device, &recovered).await?;
+    // What an earlier life wrote and did not have stored is seen from now on, by who may sync it.
+    device.flush().await?;
     device.drop_blocks();
     let mount = read(device, |cache| Mount::begin(cache, size, &recovered)).await?;
     Ok(State::Writable(Box::new(mount)))
@@ -177,5 +184,5 @@ async fn put_back(device: &Rc<Device>, recovered: &Recovered) -> Result<(), Stri
             return Err(Failed.into());
         }
     }
-    if recovered.writes.is_empty() { Ok(()) } else { Ok(device.flush().await?) }
+    Ok(())
 }

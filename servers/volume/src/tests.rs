@@ -24,6 +24,7 @@ use crate::mounting::use_disk;
 use crate::server::Server;
 
 mod buffering;
+mod deaths;
 
 const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 64 << 10 };
 const DATA: Layout = Layout { ring_slots: 64, bulk_bytes: 1 << 20 };
@@ -118,8 +119,9 @@ impl BlocksServer for Played {
     }
 }
 
-/// A volume with some files, or `None`, with a line, where nobody can make one.
-fn image() -> Option<Vec<u8>> {
+/// A volume of so many MiB with what `fill` puts into a folder, or `None`, with a line, where nobody
+/// can make one.
+fn made(mib: u64, fill: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     let mkfs = Path::new("/usr/sbin/mkfs.ext4");
     if !mkfs.exists() {
         eprintln!("skipped: mkfs.ext4 is not installed (Debian: e2fsprogs)");
@@ -127,14 +129,22 @@ fn image() -> Option<Vec<u8>> {
     }
     let folder = tempfile::tempdir().unwrap();
     let (tree, path) = (folder.path().join("tree"), folder.path().join("image"));
-    std::fs::create_dir_all(tree.join("far")).unwrap();
-    std::fs::write(tree.join("small"), "small").unwrap();
-    std::fs::write(tree.join("large"), large()).unwrap();
-    std::fs::write(tree.join("far/file"), "far").unwrap();
-    std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+    std::fs::create_dir(&tree).unwrap();
+    fill(&tree);
+    std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
     let made = Command::new(mkfs).args(["-q", "-b4096", "-d"]).args([&tree, &path]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     Some(std::fs::read(path).unwrap())
+}
+
+/// A volume with some files.
+fn image() -> Option<Vec<u8>> {
+    made(32, |tree| {
+        std::fs::create_dir(tree.join("far")).unwrap();
+        std::fs::write(tree.join("small"), "small").unwrap();
+        std::fs::write(tree.join("large"), large()).unwrap();
+        std::fs::write(tree.join("far/file"), "far").unwrap();
+    })
 }
 
 fn large() -> Vec<u8> {

@@ -23,7 +23,7 @@ struct Stress {
 }
 
 const LOOM: (&str, &str) = ("RUSTFLAGS", "--cfg loom");
-const STRESSES: [Stress; 5] = [
+const STRESSES: [Stress; 6] = [
     Stress { name: "host-stress/loom/buffers", arguments: &["-p", "pelago-buffers", "--test", "loom"], variable: LOOM },
     Stress { name: "host-stress/loom/lock", arguments: &["-p", "pelago-lock", "--test", "loom"], variable: LOOM },
     Stress { name: "host-stress/loom/ring", arguments: &["-p", "pelago-ring", "--test", "loom"], variable: LOOM },
@@ -36,6 +36,11 @@ const STRESSES: [Stress; 5] = [
         name: "host-stress/semaphore",
         arguments: &["-p", "pelago-semaphore", "--test", "stress"],
         variable: ("PELAGO_STRESS_DOWNS", "100000000"),
+    },
+    Stress {
+        name: "host-stress/volume",
+        arguments: &["-p", "pelago-volume", "--bin", "volume", "deaths"],
+        variable: ("PELAGO_VOLUME_DEATHS", "20000"),
     },
 ];
 
