@@ -4,7 +4,7 @@
 use abi::layout::portal;
 use abi::{Error, Handle};
 use alloc::boxed::Box;
-use buffers::{Local, Shape};
+use buffers::{Allocator, Local, Shape};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use lock::Line;
@@ -55,7 +55,12 @@ pub(crate) type Block = [u64; BLOCK_WORDS];
 /// A core's part of blocks in a region of all cores from a byte on, the beginning of a line, and
 /// where they end; `None`: the region is smaller, or there is no memory. Called once for each core
 /// and each place, of which nothing else is made.
-pub(crate) fn blocks(region: &Region, first: u64, shape: Shape, core: usize) -> Option<(Local<Block>, u64)> {
+pub(crate) fn blocks<A: Allocator>(
+    region: &Region,
+    first: u64,
+    shape: Shape,
+    core: usize,
+) -> Option<(Local<Block, A>, u64)> {
     let end = first + shape.bytes::<Block>() as u64;
     let memory = NonNull::new((region.address + first) as *mut u8).filter(|_| end <= region.bytes)?;
     // SAFETY: so many bytes are there, mapped for the component's life and zero when it began; a

@@ -25,4 +25,4 @@ mod tree;
 
 #[cfg(not(loom))]
 pub use local::local_in;
-pub use local::{Allocator, FrameId, Local, NoMemory, NoRoom, Section, Shape, locals};
+pub use local::{Allocator, FrameId, Local, NoMemory, NoRoom, OfAll, OfEachCore, Section, Shape, locals};

@@ -91,12 +91,23 @@ impl<T> Frame<T> {
 }
 
 /// Whose frames a core fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allocator {
-    /// Its own, which come back to it.
-    OfEachCore,
-    /// Those of all, under a lock: what the other is compared with.
-    OfAll,
+pub trait Allocator: 'static {
+    /// Those of all, under a lock, instead of its own, which come back to it.
+    const IS_COMMON: bool;
+}
+
+/// Its own.
+pub struct OfEachCore;
+
+/// Those of all: what the other is compared with.
+pub struct OfAll;
+
+impl Allocator for OfEachCore {
+    const IS_COMMON: bool = false;
+}
+
+impl Allocator for OfAll {
+    const IS_COMMON: bool = true;
 }
 
 /// How many there are of what. All cores name the same.
@@ -108,8 +119,6 @@ pub struct Shape {
     pub keys: u64,
     /// Frames that each core brings.
     pub frames_each: usize,
-    /// Whose frames they are then.
-    pub allocator: Allocator,
 }
 
 impl Shape {
@@ -126,7 +135,7 @@ impl Shape {
 }
 
 /// What all cores see.
-struct Shared<T: 'static> {
+struct Shared<T: 'static, A> {
     frames: Places<Frame<T>>,
     tree: Tree,
     /// One for each core, which it alone writes.
@@ -134,12 +143,12 @@ struct Shared<T: 'static> {
     /// For each core the frames and the nodes of its own that others took out, two words. With one
     /// allocator for all the first has everybody's, and its lock.
     home: Places<Line>,
-    allocator: Allocator,
+    allocator: PhantomData<fn() -> A>,
 }
 
 /// A core's part of the blocks. It alone calls it; to another thread it may move.
-pub struct Local<T: 'static> {
-    shared: Arc<Shared<T>>,
+pub struct Local<T: 'static, A = OfEachCore> {
+    shared: Arc<Shared<T, A>>,
     core: usize,
     /// `None`: there are as many as there are.
     blank: Option<fn() -> T>,
@@ -153,8 +162,8 @@ pub struct Local<T: 'static> {
 }
 
 /// A read section: what is found in it stays as it is until it is dropped.
-pub struct Section<'a, T: 'static> {
-    shared: &'a Shared<T>,
+pub struct Section<'a, T: 'static, A = OfEachCore> {
+    shared: &'a Shared<T, A>,
     _open: lock::Section<'a>,
 }
 
@@ -179,7 +188,7 @@ pub fn locals<T>(cores: usize, keys: u64, frames_each: usize, blank: fn() -> T) 
         tree: Tree::new(keys, Places::of([Node::new()].into_iter())),
         readers: Places::of((0..cores).map(|_| Reader::new())),
         home: Places::of((0..cores).map(|_| Line::new())),
-        allocator: Allocator::OfEachCore,
+        allocator: PhantomData,
     };
     let mut parts = Vec::new();
     for core in 0..cores {
@@ -207,7 +216,11 @@ pub fn locals<T>(cores: usize, keys: u64, frames_each: usize, blank: fn() -> T) 
 /// # Errors
 /// [`NoMemory`], for lists of this core.
 #[cfg(not(loom))]
-pub unsafe fn local_in<T>(memory: NonNull<u8>, shape: Shape, core: usize) -> Result<Local<T>, NoMemory> {
+pub unsafe fn local_in<T, A: Allocator>(
+    memory: NonNull<u8>,
+    shape: Shape,
+    core: usize,
+) -> Result<Local<T, A>, NoMemory> {
     const { assert!(align_of::<Frame<T>>() == align_of::<Line>()) };
     let (frames_each, nodes_each) = (shape.frames_each, shape.nodes_each());
     let readers = memory.cast::<Reader>();
@@ -229,7 +242,7 @@ pub unsafe fn local_in<T>(memory: NonNull<u8>, shape: Shape, core: usize) -> Res
         tree: Tree::new(shape.keys, Places::Given(nodes)),
         readers: Places::Given(readers),
         home: Places::Given(home),
-        allocator: shape.allocator,
+        allocator: PhantomData,
     };
     let own = |first: usize, each: usize| (first + core * each..first + (core + 1) * each).map(|place| place as u32);
     let (mut free, mut list) = (Vec::new(), Nodes::default());
@@ -245,7 +258,7 @@ pub unsafe fn local_in<T>(memory: NonNull<u8>, shape: Shape, core: usize) -> Res
     Ok(local)
 }
 
-impl<T> Shared<T> {
+impl<T, A: Allocator> Shared<T, A> {
     fn frame(&self, id: FrameId) -> &Frame<T> {
         self.frames.at(id.index())
     }
@@ -269,7 +282,7 @@ impl<T> Shared<T> {
 
     /// The list that frames and nodes of a core come home to.
     fn list(&self, core: usize) -> usize {
-        if self.allocator == Allocator::OfAll { 0 } else { core }
+        if A::IS_COMMON { 0 } else { core }
     }
 
     fn spare(&self, core: usize) -> Spare<'_> {
@@ -281,13 +294,13 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Memory for Shared<T> {
+impl<T, A> Memory for Shared<T, A> {
     fn line(&self, place: LineIndex) -> &Line {
         &self.frames.at(place as usize - 1).line
     }
 }
 
-impl<T> Section<'_, T> {
+impl<T, A: Allocator> Section<'_, T, A> {
     /// The block of a key, and its frame.
     pub fn get(&self, key: u64) -> Option<(FrameId, &T)> {
         let word = self.shared.tree.find(key)?;
@@ -301,20 +314,20 @@ impl<T> Section<'_, T> {
     }
 }
 
-impl<T> Local<T> {
+impl<T, A: Allocator> Local<T, A> {
     fn new(
-        shared: Arc<Shared<T>>,
+        shared: Arc<Shared<T, A>>,
         core: usize,
         blank: Option<fn() -> T>,
         free: Vec<FrameId>,
         nodes: Nodes,
-    ) -> Local<T> {
+    ) -> Local<T, A> {
         let (retired, holes) = (Vec::new(), Vec::new());
         Local { shared, core, blank, free, retired, nodes, holes, not_sync: PhantomData }
     }
 
     /// Begins a read section; none of this core's is open.
-    pub fn read(&self) -> Section<'_, T> {
+    pub fn read(&self) -> Section<'_, T, A> {
         Section { shared: &self.shared, _open: self.shared.readers.at(self.core).enter() }
     }
 
@@ -414,7 +427,7 @@ impl<T> Local<T> {
             return;
         }
         Reader::wait_for_all::<R>(self.shared.readers.iter());
-        let here = (self.shared.allocator == Allocator::OfEachCore).then_some(self.core);
+        let here = (!A::IS_COMMON).then_some(self.core);
         for id in self.retired.drain(..) {
             let home = self.shared.frame(id).home();
             if here == Some(home) {
@@ -443,7 +456,7 @@ impl<T> Local<T> {
         {
             shared.add_nodes(self.core, &mut self.nodes, wanted).map_err(|_| NoRoom)?;
         }
-        let lacks = |local: &Local<T>| local.free.is_empty() || local.nodes.free.len() < wanted;
+        let lacks = |local: &Local<T, A>| local.free.is_empty() || local.nodes.free.len() < wanted;
         if lacks(self) {
             self.collect::<R>(wanted);
         }
@@ -460,13 +473,10 @@ impl<T> Local<T> {
     fn collect<R: Relax>(&mut self, nodes: usize) {
         let shared = &*self.shared;
         let list = shared.list(self.core);
-        let (frames, nodes) = match shared.allocator {
-            Allocator::OfEachCore => (usize::MAX, usize::MAX),
-            Allocator::OfAll => (1, nodes),
-        };
+        let (frames, nodes) = if A::IS_COMMON { (1, nodes) } else { (usize::MAX, usize::MAX) };
         let line = shared.home.at(list);
         let lock = Lock::new(Kind::Spin, &line.0[LOCK], core::slice::from_ref(line));
-        let _alone = (shared.allocator == Allocator::OfAll).then(|| lock.write::<R>(self.core));
+        let _alone = A::IS_COMMON.then(|| lock.write::<R>(self.core));
         while self.free.len() < frames
             && let Some(place) = shared.spare(list).take(shared)
         {
@@ -483,7 +493,7 @@ impl<T> Local<T> {
     #[cfg(not(loom))]
     fn bring(&mut self) {
         let shared = &*self.shared;
-        if shared.allocator == Allocator::OfAll {
+        if A::IS_COMMON {
             self.free.drain(..).for_each(|id| shared.spare(0).give(shared, u64::from(id.0) + 1));
             self.nodes.free.drain(..).for_each(|id| shared.spare_nodes(0).give(&shared.tree, u64::from(id) + 1));
         }
@@ -533,11 +543,11 @@ impl<T> Local<T> {
 }
 
 /// A section around changes of the tree: nodes on the way are not used again.
-fn walk<T>(shared: &Shared<T>, core: usize) -> lock::Section<'_> {
+fn walk<T, A>(shared: &Shared<T, A>, core: usize) -> lock::Section<'_> {
     shared.readers.at(core).enter()
 }
 
-impl<T> fmt::Debug for Local<T> {
+impl<T, A> fmt::Debug for Local<T, A> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Local {{ core: {}, free: {}, retired: {} }}", self.core, self.free.len(), self.retired.len())
     }
@@ -557,25 +567,25 @@ mod tests {
     }
 
     /// Parts as two domains have them, of two frames each.
-    fn two(allocator: Allocator) -> [Local<u64>; 2] {
-        let shape = Shape { cores: 2, keys: 1000, frames_each: 2, allocator };
+    fn two<A: Allocator>() -> [Local<u64, A>; 2] {
+        let shape = Shape { cores: 2, keys: 1000, frames_each: 2 };
         let lines: Vec<Line> = (0..shape.bytes::<u64>() / size_of::<Line>()).map(|_| Line::new()).collect();
         let memory = NonNull::from(lines.leak()).cast();
         // SAFETY: so many bytes, zero, of which nobody else knows.
         [0, 1].map(|core| unsafe { local_in(memory, shape, core) }.unwrap())
     }
 
-    fn put(local: &mut Local<u64>, key: u64, value: u64) -> Result<usize, NoRoom> {
+    fn put<A: Allocator>(local: &mut Local<u64, A>, key: u64, value: u64) -> Result<usize, NoRoom> {
         local.insert::<Alone>(key, |block| *block = value).map(FrameId::index)
     }
 
-    fn get(local: &Local<u64>, key: u64) -> Option<u64> {
+    fn get<A: Allocator>(local: &Local<u64, A>, key: u64) -> Option<u64> {
         local.read().get(key).map(|(_, block)| *block)
     }
 
     #[test]
     fn domains_find_what_others_put_into_frames_of_their_own() {
-        let [mut first, mut second] = two(Allocator::OfEachCore);
+        let [mut first, mut second] = two::<OfEachCore>();
         assert_eq!((put(&mut first, 7, 70), put(&mut second, 700, 71)), (Ok(1), Ok(3)));
         assert_eq!([7, 700, 8].map(|key| get(&first, key)), [Some(70), Some(71), None]);
         assert_eq!([7, 700, 8].map(|key| get(&second, key)), [Some(70), Some(71), None]);
@@ -587,7 +597,7 @@ mod tests {
 
     #[test]
     fn with_an_allocator_of_all_a_core_fills_what_others_took_out() {
-        let [mut first, mut second] = two(Allocator::OfAll);
+        let [mut first, mut second] = two::<OfAll>();
         let mut filled: Vec<_> = (0..3).map(|key| put(&mut first, key, key)).collect();
         filled.push(put(&mut second, 3, 3));
         filled.sort_by_key(|place| place.unwrap());

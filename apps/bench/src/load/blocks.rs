@@ -14,7 +14,7 @@ use core::cell::RefCell;
 use core::sync::atomic::Ordering;
 
 use alloc::boxed::Box;
-use buffers::{Allocator, Local, NoRoom, Shape};
+use buffers::{Allocator, FrameId, Local, NoRoom, OfAll, OfEachCore, Shape};
 use lock::{Kind, Lock, Relax};
 use runtime::{Region, Start};
 
@@ -70,8 +70,8 @@ pub(super) struct Blocks(RefCell<Option<State>>);
 
 struct State {
     /// With an allocator for each core, and with one for all.
-    own: Local<Block>,
-    common: Local<Block>,
+    own: Local<Block, OfEachCore>,
+    common: Local<Block, OfAll>,
     /// What blocks are copied to and from.
     page: Box<Block>,
     turn: u64,
@@ -98,12 +98,25 @@ fn version(block: &Block, key: u64) -> Option<u64> {
     whole.then_some(first >> VERSION_SHIFT & ((1 << (KEY_SHIFT - VERSION_SHIFT)) - 1))
 }
 
+/// Writes a block when there is a frame for it, which others may have to bring back.
+fn put<A: Allocator>(cache: &mut Local<Block, A>, key: u64, page: &Block, reclaims: bool) -> Result<FrameId, NoRoom> {
+    if reclaims {
+        cache.reclaim::<Spin>();
+    }
+    let mut tries = 0..LOOKS;
+    loop {
+        match cache.insert::<Spin>(key, |block| *block = *page) {
+            Err(NoRoom) if tries.next().is_some() => core::hint::spin_loop(),
+            outcome => return outcome,
+        }
+    }
+}
+
 impl State {
     fn new(region: &Region, room: &Room) -> Option<State> {
-        let shape = |allocator| Shape { cores: room.cores as usize, keys: KEYS, frames_each: FRAMES_EACH, allocator };
-        let (own, common) = (shape(Allocator::OfEachCore), shape(Allocator::OfAll));
-        let (own, end) = blocks(region, 0, own, room.core as usize)?;
-        let (common, _) = blocks(region, end, common, room.core as usize)?;
+        let shape = Shape { cores: room.cores as usize, keys: KEYS, frames_each: FRAMES_EACH };
+        let (own, end) = blocks(region, 0, shape, room.core as usize)?;
+        let (common, _) = blocks(region, end, shape, room.core as usize)?;
         Some(State { own, common, page: Box::new([0; BLOCK_WORDS]), turn: 0, reads: 0, newer: 0, wrong: 0 })
     }
 
@@ -167,16 +180,10 @@ impl State {
         crate::sample::work(WORK);
         let turn = self.next();
         let key = key(file, turn % WRITTEN_BLOCKS);
-        let cache = if is_common { &mut self.common } else { &mut self.own };
-        if turn.is_multiple_of(WRITTEN_BLOCKS) {
-            cache.reclaim::<Spin>();
-        }
-        let mut tries = 0..LOOKS;
-        let written = loop {
-            match cache.insert::<Spin>(key, |block| *block = *self.page) {
-                Err(NoRoom) if tries.next().is_some() => core::hint::spin_loop(),
-                outcome => break outcome,
-            }
+        let reclaims = turn.is_multiple_of(WRITTEN_BLOCKS);
+        let written = match is_common {
+            true => put(&mut self.common, key, &self.page, reclaims),
+            false => put(&mut self.own, key, &self.page, reclaims),
         };
         let of_this_core = written.is_ok_and(|id| id.index() / FRAMES_EACH == room.core as usize);
         self.wrong += u64::from(written.is_err() || !is_common && !of_this_core);
