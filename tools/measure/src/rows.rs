@@ -9,7 +9,7 @@ use crate::{arrays, calls, descriptors, disk, memory, network, round_trips, syst
 pub const LIMIT_S: u32 = 120;
 /// The same of one that waits for a disk. Where instructions are counted they are the guest's time,
 /// and while all wait that leaps to the next timer, however long the disk takes.
-const DISK_LIMIT_S: u32 = 24 * 60 * 60;
+pub const DISK_LIMIT_S: u32 = 24 * 60 * 60;
 
 /// What a row may depend on.
 pub struct Setting {

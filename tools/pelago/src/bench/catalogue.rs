@@ -4,7 +4,7 @@
 use super::clients::Load;
 use super::outside::Experiment;
 use super::results::{Unit, host_cores};
-use super::servers::Server;
+use super::servers::{Server, Syncs};
 use crate::image::machine_type::MachineType;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +114,8 @@ impl Entry {
     }
 }
 
+const ALWAYS: Server = Server::RedisAppends(Syncs::Always);
+const EVERY_SECOND: Server = Server::RedisAppends(Syncs::EverySecond);
 const Q35: MachineType = MachineType::Q35;
 const MICROVM: MachineType = MachineType::Microvm;
 
@@ -230,6 +232,14 @@ pub const ENTRIES: &[Entry] = &[
     rate("tcp-stream", Unit::MegabitsPerSecond, CHUNK, ""),
     rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
     rate("word-index", Unit::MegabitsPerSecond, TEXT, "Corey fig. 10"),
+    server("disk-redis-set/always/1-client", Unit::PerSecond, ALWAYS, 0),
+    server("disk-redis-set/always/50-clients", Unit::PerSecond, ALWAYS, 2),
+    server("disk-redis-set/everysec/1-client", Unit::PerSecond, EVERY_SECOND, 0),
+    server("disk-redis-set/everysec/50-clients", Unit::PerSecond, EVERY_SECOND, 2),
+    server("cpu-per-request/disk-redis-set/always/1-client", Unit::Us, ALWAYS, 1),
+    server("cpu-per-request/disk-redis-set/always/50-clients", Unit::Us, ALWAYS, 3),
+    server("cpu-per-request/disk-redis-set/everysec/1-client", Unit::Us, EVERY_SECOND, 1),
+    server("cpu-per-request/disk-redis-set/everysec/50-clients", Unit::Us, EVERY_SECOND, 3),
     disk("disk-read/cached/4k", "disk-read/cached/4k", false),
     disk("disk-read/sequential/4k", "disk-read/sequential/4k", false),
     disk("disk-read/sequential/1m", "disk-read/sequential/1m", false),

@@ -1,5 +1,5 @@
-//! Servers that nobody here wrote, under load from this machine: redis and, on a disk, PostgreSQL
-//! by their own benchmarks, nginx, Go's and node's HTTP servers by connections that are kept. Both
+//! Servers that nobody here wrote, under load from this machine: redis, also with a file on a disk
+//! to which it appends, and PostgreSQL, on a disk, too, by their own benchmarks; nginx, Go's and node's HTTP servers by connections that are kept. Both
 //! systems are given the same files.
 
 use super::catalogue::{Entry, Source};
@@ -36,6 +36,7 @@ const DISK_BYTES: u64 = 512 << 20;
 /// Clients of PostgreSQL, and transactions of each in each pass: each is some statements and a
 /// commit that is on the disk before it is answered.
 const OF_POSTGRES: [(usize, usize); 2] = [(1, 40), (4, 20)];
+const REDIS: [&str; 5] = ["redis-server", "--protected-mode", "no", "--save", ""];
 const NGINX: &str = "daemon off; master_process off; error_log /dev/stderr crit; pid /tmp/nginx.pid;\n\
     events { worker_connections 64; }\n\
     http { access_log off; client_body_temp_path /tmp/b; proxy_temp_path /tmp/p; fastcgi_temp_path /tmp/f;\n\
@@ -49,6 +50,8 @@ const NODE: &str = "const page = require('fs').readFileSync('/served/file')\n\
 pub enum Server {
     /// GET and SET, each by one client and by fifty.
     Redis,
+    /// SET, which appends to a file on the disk before it is answered.
+    RedisAppends(Syncs),
     /// One process of it.
     Nginx,
     /// `net/http`, a static program.
@@ -57,6 +60,24 @@ pub enum Server {
     Node,
     /// pgbench's own transactions, by one client and by four.
     Postgres,
+}
+
+/// When what redis appended is brought to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// Before each answer.
+    Always,
+    EverySecond,
+}
+
+impl Syncs {
+    /// As redis calls it (appendfsync).
+    fn word(self) -> &'static str {
+        match self {
+            Syncs::Always => "always",
+            Syncs::EverySecond => "everysec",
+        }
+    }
 }
 
 /// Where the programs are that are in no root.
@@ -86,14 +107,19 @@ pub fn memory_bytes(chosen: &[&Entry]) -> u64 {
 
 impl Server {
     /// All of them.
-    pub const ALL: [Server; 5] = [Server::Redis, Server::Nginx, Server::Go, Server::Node, Server::Postgres];
+    pub const ALL: [Server; 7] = [
+        Server::Redis,
+        Server::Nginx,
+        Server::Go,
+        Server::Node,
+        Server::Postgres,
+        Server::RedisAppends(Syncs::Always),
+        Server::RedisAppends(Syncs::EverySecond),
+    ];
 
     fn parts(self) -> Result<Parts> {
         let (origin, words, port, settings): (_, &[&str], _, _) = match self {
-            Server::Redis => {
-                let words = &["redis-server", "--protected-mode", "no", "--save", ""];
-                (Origin::Root("redis"), words, 6379, None)
-            }
+            Server::Redis | Server::RedisAppends(_) => (Origin::Root("redis"), &REDIS, 6379, None),
             Server::Nginx => {
                 (Origin::Root("nginx"), &["nginx", "-c", "/served/nginx.conf"], 8080, Some(("nginx.conf", NGINX)))
             }
@@ -107,7 +133,12 @@ impl Server {
         let root = if found[0] == "--rootfs" { found.pop().map(PathBuf::from) } else { None };
         let mut all = if root.is_some() { Vec::new() } else { found };
         all.extend(words.iter().map(|&word| word.to_owned()));
-        Ok(Parts { root, words: all, port, settings, has_disk: self == Server::Postgres })
+        if let Server::RedisAppends(syncs) = self {
+            let more = ["--dir", DISK_PATH, "--appendonly", "yes", "--appendfsync", syncs.word()];
+            all.extend(more.map(str::to_owned));
+        }
+        let has_disk = matches!(self, Server::Postgres | Server::RedisAppends(_));
+        Ok(Parts { root, words: all, port, settings, has_disk })
     }
 
     /// Boots with the measuring program beside the server, to be asked for rows of those names.
@@ -123,15 +154,16 @@ impl Server {
         let host = format!("127.0.0.1:{port}");
         let root = || parts.root.as_deref().context("it has no root");
         wait(&mut guest, || match self {
-            Server::Redis => ping(&host),
+            Server::Redis | Server::RedisAppends(_) => ping(&host),
             Server::Postgres => pgbench(root()?, port, &["-i", "-q"]),
             _ => kept(&host, 1),
         })?;
         let mut figures = Vec::new();
         match self {
-            Server::Redis => {
+            Server::Redis | Server::RedisAppends(_) => {
+                let operations: &[&str] = if parts.has_disk { &["set"] } else { &["get", "set"] };
                 for (clients, requests) in OF_REDIS {
-                    for operation in ["get", "set"] {
+                    for operation in operations {
                         let pass = || redis_benchmark(root()?, port, operation, clients, requests);
                         figures.extend(of_two(&guest, requests, pass)?);
                     }
@@ -231,12 +263,16 @@ impl Parts {
         let server = self.words_in_guest();
         let words = [&*measure, "ask", &port].into_iter().chain(rows.iter().copied()).chain(["--"]);
         let words: Vec<&str> = words.chain(server.iter().map(String::as_str)).collect();
-        let boot = Boot { words: &words, instruments: Some(instruments), ..Boot::bare(MachineType::Q35, 1) };
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let drive = self.has_disk.then(|| drive(folder.path())).transpose()?;
+        let boot = Boot { words: &words, instruments: Some(instruments), drive, ..Boot::bare(MachineType::Q35, 1) };
         let (measure, program) = (files::read(own)?, self.program()?);
-        self.start(systems, side, boot, |archive| {
+        let mut guest = self.start(systems, side, boot, |archive| {
             archive.file(&format!("root{MEASURE}"), 0o755, measure);
             program.into_iter().for_each(|program| archive.file(&format!("root{PROGRAM}"), 0o755, program));
-        })
+        })?;
+        guest.keep(folder);
+        Ok(guest)
     }
 
     /// Starts it; the guest, and the port of this machine that leads to it.
