@@ -119,8 +119,8 @@ impl BlocksServer for Played {
     }
 }
 
-/// A volume of so many MiB with what `fill` puts into a folder, or `None`, with a line, where nobody
-/// can make one.
+/// A volume of so many MiB with what `fill` puts into a folder, or `None`, with a line, where
+/// nobody can make one.
 fn made(mib: u64, fill: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     let mkfs = Path::new("/usr/sbin/mkfs.ext4");
     if !mkfs.exists() {

@@ -1,6 +1,6 @@
-//! The server dies after any single thing that it does outside of itself, and the next one after any
-//! of its own: what was said to last is there, what was open gives EIO, nothing that is gone for
-//! good comes back, and e2fsck finds nothing.
+//! The server dies after any single thing that it does outside of itself, and the next one after
+//! any of its own: what was said to last is there, what was open gives EIO, nothing that is gone
+//! for good comes back, and e2fsck finds nothing.
 //!
 //! A *step* is a request that the disk's server accepts, its end, or an answer that a client takes.
 //! All else that the server does is in its own memory, or in memory that the next one does not
@@ -23,14 +23,14 @@ use world::{Left, World};
 
 use super::*;
 
-/// Machines with several clients, unless `PELAGO_VOLUME_DEATHS` says how many. If those are more, all
-/// else is done more often, too.
+/// Machines with several clients, unless `PELAGO_VOLUME_DEATHS` says how many. If those are more,
+/// all else is done more often, too.
 const ROUNDS: u64 = 25;
 const FOLDERS: [&str; 3] = ["0", "1", "2"];
 /// Numbers of files of different clients.
 const OBJECTS: u32 = 10_000;
 
-/// One program after the other thing that a program does with files that shall last.
+/// What a program does with files that shall last.
 const SCRIPT: [Op; 42] = [
     Op::Open("a"),
     Op::Write("a", 0, 10_000),

@@ -2,10 +2,10 @@
 //!
 //! Changes of one client come one after the other, and the volume's transactions have them in that
 //! order. So what a death leaves is the folder after one of them: the last one that a sync covered,
-//! or a later one. Bytes of a file may be newer than its size and names, for they are written before
-//! the transaction that names them.
+//! or a later one. Bytes of a file may be newer than its size and names, for they are written
+//! before the transaction that names them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::disk::Random;
@@ -204,8 +204,8 @@ impl Model {
         }
     }
 
-    /// The folder was found so in a life of the server: it is one of those that it may be, and from now on lasts as it is.
-    /// Else how it differs from each.
+    /// The folder was found so in a life of the server: it is one of those that it may be, and from
+    /// now on lasts as it is. Else how it differs from each.
     pub fn adopt(&mut self, life: u32, found: BTreeMap<String, Found>) -> Result<(), String> {
         let mut told = String::new();
         for index in (self.floor..self.states.len()).rev() {
@@ -245,7 +245,8 @@ impl Model {
                 _ => return Err(format!("{name} is something else")),
             }
         }
-        Ok(bytes)
+        let different: BTreeSet<u64> = inodes.values().copied().collect();
+        if different.len() == inodes.len() { Ok(bytes) } else { Err("two files are one".into()) }
     }
 
     /// Each byte is as it was then, or became later.

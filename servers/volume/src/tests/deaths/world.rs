@@ -145,8 +145,8 @@ impl World {
         }
     }
 
-    /// The server is no more; the monitor raises the generation of its channels. Of its requests the
-    /// device has some, those that only waited go.
+    /// The server is no more; the monitor raises the generation of its channels. Of its requests
+    /// the device has some, those that only waited go.
     fn die(&self) {
         self.is_alive.set(false);
         self.under_way.borrow_mut().retain(|_, _| match self.left {
