@@ -1,6 +1,6 @@
 //! Servers that nobody here wrote, under load from this machine: redis, also with a file on a disk
-//! to which it appends, and PostgreSQL, on a disk, too, by their own benchmarks; nginx, Go's and node's HTTP servers by connections that are kept. Both
-//! systems are given the same files.
+//! to which it appends, and PostgreSQL, on a disk, by their own benchmarks; nginx, Go's and node's
+//! HTTP servers by connections that are kept. Both systems are given the same files.
 
 use super::catalogue::{Entry, Source};
 use super::clients::{self, kept};
