@@ -179,6 +179,26 @@ impl Watched {
     }
 }
 
+/// What a client may keep of a file: the answer of [`Descriptions::read_and_keep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Place of the first byte in the file.
+    pub from: u64,
+    /// Bytes; fewer than were asked for, if the file ends behind them.
+    pub count: u32,
+}
+
+/// Words in the client's bulk that go with what it keeps ([`Descriptions::read_and_keep`]), as
+/// bytes from the first one. Each has 32 bits, which the server sets to 0 when it is asked.
+pub mod kept {
+    /// Not 0: it may not be given any more. The server's to write.
+    pub const OVER: usize = 0;
+    /// So many bytes were read of it at the description's own offset. The client's to write.
+    pub const READ: usize = 4;
+    /// Bytes of all.
+    pub const BYTES: usize = 8;
+}
+
 /// What kind of thing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
@@ -360,7 +380,7 @@ pub struct Right {
 /// served in the order sent, except reads and writes that wait. Limits: data of one read or write
 /// at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was
 /// given by `inherit`. Bulk: data of read and write, values and names of attributes.
-#[contract(name = "descriptions", version = 4)]
+#[contract(name = "descriptions", version = 5)]
 pub trait Descriptions {
     /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's
     /// own offset which then moves. 0 = end of file. With `wait`, waits for the first byte;
@@ -374,6 +394,24 @@ pub trait Descriptions {
         at: Option<u64>,
         wait: bool,
     ) -> Result<u32, DescriptionError>;
+
+    /// As `read` of a file, whose bytes the client may keep: it answers its program's reads of them
+    /// itself, as long as the word [`kept::OVER`] at `words` of its bulk is 0. Before the server
+    /// answers whatever changes bytes or size of the file, that is 1. Without `at` the offset moves
+    /// as the client says by the word [`kept::READ`]: the server looks there when it needs it, and
+    /// what was kept is over then. What the words were for before is over. `Busy`: somebody may
+    /// change the bytes, or move the offset, without the server; `TooMany`: the client keeps as much
+    /// as it may; `NotSupported`: it is no file.
+    #[op]
+    async fn read_and_keep(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        words: u32,
+    ) -> Result<Kept, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
 
     /// Writes bytes of the bulk; gives how many were taken (at least 1 unless the span is empty).
     /// `BrokenPipe`, `NoSpace`, `WouldBlock`.

@@ -8,7 +8,7 @@ use core::cell::RefCell;
 
 use channel::{Clients, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId};
-use contracts::files::Lock;
+use contracts::files::{Lock, LockKind};
 use contracts::in_flight::{Exporter, settle_unknown};
 use contracts::process::ProcessClient;
 use runtime::Watch;
@@ -100,6 +100,7 @@ impl<T: Target> Descriptions<T> {
 
     /// Releases all that a client held, which ended; `each` is told what went by that.
     pub fn release_all_of(&self, gone: &Peer, mut each: impl FnMut(T)) {
+        self.table.borrow_mut().forget_copies_of(gone);
         let held = self.table.borrow().held_by(gone);
         for (client, id) in held {
             self.release(client, id, true).last.into_iter().for_each(&mut each);
@@ -136,8 +137,13 @@ impl<T: Target> Descriptions<T> {
         F: Fn(FileId, &Lock) -> Result<(), DescriptionError>,
     {
         let (file, owner) = self.to_lock(request)?;
-        if self.table.borrow_mut().locks.set(file, owner, request.lock)? {
+        let mut table = self.table.borrow_mut();
+        if table.locks.set(file, owner, request.lock)? {
             self.unlocked.changed();
+        }
+        if matches!(request.lock.kind, LockKind::Mapped(_)) && request.lock.hold.is_some() {
+            // From now on bytes change without us.
+            table.changed(file);
         }
         Ok(())
     }
@@ -190,7 +196,7 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::Poll;
 
-    use contracts::files::{Hold, LockKind, open};
+    use contracts::files::{Hold, open};
     use contracts::testing::two_programs;
 
     use super::*;

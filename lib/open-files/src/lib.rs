@@ -1,5 +1,6 @@
 //! What a server of files keeps of open descriptions, whatever they are of: who holds them, where
-//! their offsets are, advisory locks and who waits for one, tickets of what is in flight.
+//! their offsets are, advisory locks and who waits for one, tickets of what is in flight; and which
+//! clients keep bytes of files.
 //!
 //! Invariants: a description lives while a client or a message holds it; a client has locks of its
 //! own only on files of which it holds a description. Deliberately unknown here: what a file is but
@@ -9,6 +10,7 @@
 
 extern crate alloc;
 
+mod copies;
 mod descriptions;
 pub mod locks;
 mod server;

@@ -11,6 +11,7 @@ use contracts::files::{Hold, Lock, LockKind, open};
 use contracts::in_flight::Tickets;
 
 use crate::FileId;
+use crate::copies::{Copies, Lent, Words};
 use crate::locks::{Locks, Owner, owner};
 
 /// What a description reads and writes.
@@ -20,12 +21,13 @@ pub trait Target {
 }
 
 /// An open description.
-#[derive(Debug)]
 pub struct Open<T> {
     /// What it is of.
     pub target: T,
-    /// Where the next read or write begins.
-    pub offset: u64,
+    /// Where the next read or write begins, as far as the server knows.
+    offset: u64,
+    /// If its client moves it.
+    lent: Option<Lent>,
     /// It was opened for reading,
     pub reads: bool,
     /// and for writing.
@@ -48,10 +50,24 @@ impl<T> Open<T> {
         }
     }
 
+    /// Where the next read or write begins. Its client moves it no more.
+    pub fn offset(&mut self) -> u64 {
+        if let Some(lent) = self.lent.take() {
+            self.offset += lent.take_back();
+        }
+        self.offset
+    }
+
+    /// The next read or write begins there. Its client moves it no more.
+    pub fn move_to(&mut self, offset: u64) {
+        self.offset();
+        self.offset = offset;
+    }
+
     /// Moves the offset by `moved` from `base`; gives the new one. `Invalid` for a negative one.
     pub fn seek(&mut self, base: u64, moved: i64) -> Result<u64, DescriptionError> {
         let place = base.checked_add_signed(moved).filter(|place| i64::try_from(*place).is_ok());
-        self.offset = place.ok_or(DescriptionError::Invalid)?;
+        self.move_to(place.ok_or(DescriptionError::Invalid)?);
         Ok(self.offset)
     }
 }
@@ -77,6 +93,7 @@ pub struct Table<T> {
     last_id: DescriptionId,
     /// Advisory locks, and claims of what is mapped.
     pub locks: Locks,
+    copies: Copies,
     tickets: Tickets,
 }
 
@@ -85,8 +102,8 @@ impl<T: Target> Table<T> {
     /// be started again that is a number which grows from life to life by more than it has
     /// descriptions: what a client held in an earlier life is then nothing that it holds now.
     pub fn new(max: usize, before: DescriptionId) -> Table<T> {
-        let (locks, tickets) = (Locks::default(), Tickets::default());
-        Table { open: BTreeMap::new(), max, before, last_id: before, locks, tickets }
+        let (locks, copies, tickets) = Default::default();
+        Table { open: BTreeMap::new(), max, before, last_id: before, locks, copies, tickets }
     }
 
     /// Is there room for one more description of a client's? `TooMany`.
@@ -101,6 +118,7 @@ impl<T: Target> Table<T> {
         let open = Open {
             target,
             offset: 0,
+            lent: None,
             reads: flags & open::READ != 0,
             writes: flags & open::WRITE != 0,
             appends: flags & open::APPEND != 0,
@@ -125,6 +143,50 @@ impl<T: Target> Table<T> {
         let is_own = |id: &u64| self.open.get(id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
         let has = |memory: u64| claims.iter().any(|(id, other)| *other == memory && is_own(id));
         if claims.iter().all(|(_, memory)| has(*memory)) { Ok(()) } else { Err(DescriptionError::Denied) }
+    }
+
+    /// A client keeps bytes that it is about to read, from the place at which it reads: that, or the
+    /// description's offset, which it moves by `most` bytes at most. As for
+    /// `Descriptions::read_and_keep`, and `Invalid` for words that it has not.
+    pub fn keep(
+        &mut self,
+        peer: &Peer,
+        id: DescriptionId,
+        (at, most): (Option<u64>, u32),
+        words: u32,
+    ) -> Result<u64, DescriptionError> {
+        let open = self.get(peer, id)?;
+        let file = open.target.file().ok_or(DescriptionError::NotSupported)?;
+        if !open.reads {
+            return Err(DescriptionError::BadId);
+        }
+        let is_shared = at.is_none() && open.holders.among(0..=u64::MAX).any(|holder| holder != peer.id());
+        if is_shared || self.locks.mapped(file, 0..u64::MAX).next().is_some() {
+            return Err(DescriptionError::Busy);
+        }
+        let words = Words::new(&peer.bulk(), words).ok_or(DescriptionError::Invalid)?;
+        let before = self.copies.end(peer.id(), &words);
+        if let Some(open) = before.and_then(|before| self.open.get_mut(&before)) {
+            open.offset();
+        }
+        // Its own is looked up before the words are for something new.
+        let offset = if at.is_none() { self.get(peer, id)?.offset() } else { 0 };
+        let lent = at.is_none().then_some((id, most));
+        let lent = self.copies.add(file, peer.id(), words, lent).ok_or(DescriptionError::TooMany)?;
+        if lent.is_some() {
+            self.get(peer, id)?.lent = lent;
+        }
+        Ok(at.unwrap_or(offset))
+    }
+
+    /// Bytes or the size of a file are others now: who keeps some of it hears that.
+    pub fn changed(&mut self, file: FileId) {
+        self.copies.changed(file);
+    }
+
+    /// Clients that have ended keep nothing.
+    pub fn forget_copies_of(&mut self, gone: &Peer) {
+        self.copies.remove_all_of(|client| gone.was(client));
     }
 
     /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
@@ -159,7 +221,10 @@ impl<T: Target> Table<T> {
 
     /// A child gets what the client holds.
     pub fn inherit(&mut self, client: u64, child: u64) {
-        self.open.values_mut().for_each(|open| open.holders.inherit(client, child));
+        for open in self.open.values_mut().filter(|open| open.holders.contains(client)) {
+            open.offset();
+            open.holders.inherit(client, child);
+        }
     }
 
     /// What clients that ended hold: client and description.
@@ -176,7 +241,9 @@ impl<T: Target> Table<T> {
     pub fn export(&mut self, peer: &Peer, id: DescriptionId, ticket: u64) -> Result<(), DescriptionError> {
         self.get(peer, id)?;
         self.tickets.add(ticket, id, peer.id())?;
-        self.get(peer, id)?.holders.add(IN_FLIGHT);
+        let open = self.get(peer, id)?;
+        open.offset();
+        open.holders.add(IN_FLIGHT);
         Ok(())
     }
 

@@ -21,6 +21,7 @@ pub mod flags;
 pub mod futex;
 pub mod identity;
 pub mod image;
+pub mod kept;
 pub mod layouts;
 pub mod limits;
 pub mod mapping;

@@ -117,12 +117,28 @@ impl DescriptionsServer for Server {
             if !open.reads {
                 return Err(DescriptionError::BadId);
             }
-            let count = read_at(&self.store.borrow(), open, &bulk, span, length, at.unwrap_or(open.offset))?;
+            let from = at.unwrap_or_else(|| open.offset());
+            let count = read_at(&self.store.borrow(), open, &bulk, span, length, from)?;
             if at.is_none() {
-                open.offset += count as u64;
+                open.move_to(from + count as u64);
             }
             Ok(count as u32)
         })
+    }
+
+    async fn read_and_keep(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        words: u32,
+    ) -> Result<Kept, DescriptionError> {
+        let bulk = peer.bulk();
+        let length = check(&bulk, span)?;
+        let from = self.open.table.borrow_mut().keep(peer, id, (at, span.length), words)?;
+        let count = self.with(peer, id, |open| read_at(&self.store.borrow(), open, &bulk, span, length, from))?;
+        Ok(Kept { from, count: count as u32 })
     }
 
     async fn write(
@@ -147,14 +163,15 @@ impl DescriptionsServer for Server {
                 _ => return Err(DescriptionError::BadId),
             };
             let end = self.store.borrow().data(inode)?.size();
-            Ok(Some((inode, if open.appends { end } else { at.unwrap_or(open.offset) })))
+            Ok(Some((inode, if open.appends { end } else { at.unwrap_or_else(|| open.offset()) })))
         })?;
         let Some((inode, from)) = place else { return Ok(bytes.len() as u32) };
         self.may_change(peer, inode, from..from.saturating_add(bytes.len() as u64))?;
         let count = self.store.borrow_mut().write(inode, from, &bytes, runtime::realtime_ns())?;
+        self.open.table.borrow_mut().changed(inode);
         if at.is_none() {
             self.with(peer, id, |open| {
-                open.offset = from + count as u64;
+                open.move_to(from + count as u64);
                 Ok(())
             })?;
         }
@@ -165,7 +182,7 @@ impl DescriptionsServer for Server {
         self.with(peer, id, |open| {
             let base = match whence {
                 Whence::Start => 0,
-                Whence::Current => open.offset,
+                Whence::Current => open.offset(),
                 Whence::End => match &open.target {
                     Target::Text(_, text, _) => text.len() as u64,
                     target => self.status_of(target)?.size,
@@ -208,7 +225,8 @@ impl DescriptionsServer for Server {
     ) -> Result<ControlReply, DescriptionError> {
         self.with(peer, id, |open| match request {
             Control::Available => {
-                Ok(ControlReply::Number(self.status_of(&open.target)?.size.saturating_sub(open.offset)))
+                let size = self.status_of(&open.target)?.size;
+                Ok(ControlReply::Number(size.saturating_sub(open.offset())))
             }
             // What lies in memory has none.
             Control::Attribute(_) => Err(DescriptionError::NotSupported),

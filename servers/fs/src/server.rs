@@ -122,7 +122,9 @@ impl Server {
     pub fn set_size(&self, peer: &Peer, inode: InodeId, size: u64) -> Result<(), DescriptionError> {
         let before = self.store.borrow().status(inode)?.size;
         self.may_change(peer, inode, before.min(size)..before.max(size))?;
-        self.store.borrow_mut().resize(inode, size, runtime::realtime_ns())
+        self.store.borrow_mut().resize(inode, size, runtime::realtime_ns())?;
+        self.open.table.borrow_mut().changed(inode);
+        Ok(())
     }
 }
 

@@ -60,7 +60,9 @@ impl Server {
             if let Err(error) = self.open.table.borrow().may_change(peer, number.into(), from..end) {
                 return Ok(Err(error));
             }
-            operation.write(number, from, bytes).map(|count| Ok((from, count)))
+            let count = operation.write(number, from, bytes)?;
+            self.open.table.borrow_mut().changed(number.into());
+            Ok(Ok((from, count)))
         })
         .await
     }
@@ -73,7 +75,9 @@ impl Server {
             if let Err(error) = self.open.table.borrow().may_change(peer, number.into(), changed) {
                 return Ok(Err(error));
             }
-            operation.truncate(number, size).map(Ok)
+            let progress = operation.truncate(number, size)?;
+            self.open.table.borrow_mut().changed(number.into());
+            Ok(Ok(progress))
         });
         match progress.await? {
             Progress::Done => Ok(()),

@@ -207,16 +207,32 @@ impl DescriptionsServer for Server {
         let (number, from) = self.with(peer, id, |open| match open.target.kind {
             _ if !open.reads => Err(DescriptionError::BadId),
             Ext4Kind::Directory => Err(DescriptionError::IsDirectory),
-            _ => Ok((open.target.inode, at.unwrap_or(open.offset))),
+            _ => Ok((open.target.inode, at.unwrap_or_else(|| open.offset()))),
         })?;
         let count = self.read_file(peer, id, (number, from), &window).await?;
         if at.is_none() {
             self.with(peer, id, |open| {
-                open.offset = from + count as u64;
+                open.move_to(from + count as u64);
                 Ok(())
             })?;
         }
         Ok(count as u32)
+    }
+
+    async fn read_and_keep(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        words: u32,
+    ) -> Result<Kept, DescriptionError> {
+        let window = check(&peer.bulk(), span)?;
+        // What changes while this waits for the disk is heard of.
+        let from = self.open.table.borrow_mut().keep(peer, id, (at, span.length), words)?;
+        let number = self.number(peer, id)?;
+        let count = self.read_file(peer, id, (number, from), &window).await?;
+        Ok(Kept { from, count: count as u32 })
     }
 
     async fn write(
@@ -231,11 +247,11 @@ impl DescriptionsServer for Server {
         let mut bytes = vec![0; window.len()];
         window.read(0, &mut bytes).map_err(|_| DescriptionError::Invalid)?;
         let number = self.to_write(peer, id)?;
-        let place = self.with(peer, id, |open| Ok((!open.appends).then(|| at.unwrap_or(open.offset))))?;
+        let place = self.with(peer, id, |open| Ok((!open.appends).then(|| at.unwrap_or_else(|| open.offset()))))?;
         let (from, count) = self.write_file(peer, number, place, &bytes).await?;
         if at.is_none() && count > 0 {
             self.with(peer, id, |open| {
-                open.offset = from + count as u64;
+                open.move_to(from + count as u64);
                 Ok(())
             })?;
         }
@@ -255,7 +271,10 @@ impl DescriptionsServer for Server {
                 return self.with(peer, id, |open| open.seek(place, 0));
             }
         };
-        self.with(peer, id, |open| open.seek(if whence == Whence::Current { open.offset } else { base }, offset))
+        self.with(peer, id, |open| {
+            let base = if whence == Whence::Current { open.offset() } else { base };
+            open.seek(base, offset)
+        })
     }
 
     async fn status(&self, peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
@@ -280,9 +299,9 @@ impl DescriptionsServer for Server {
         id: DescriptionId,
         request: Control,
     ) -> Result<ControlReply, DescriptionError> {
-        let offset = self.with(peer, id, |open| Ok(open.offset))?;
         match request {
             Control::Available => {
+                let offset = self.with(peer, id, |open| Ok(open.offset()))?;
                 let size = self.opened_inode(peer, id).await?.size;
                 Ok(ControlReply::Number(size.saturating_sub(offset)))
             }

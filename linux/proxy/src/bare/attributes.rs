@@ -14,11 +14,13 @@ use super::input_output::{description, opened};
 use super::places::at_place;
 use super::proxy::proxy;
 use super::wait::answer;
-use super::{fd, files, user};
+use super::{fd, files, kept, user};
 
 /// XATTR_NAME_MAX, XATTR_SIZE_MAX and XATTR_LIST_MAX of Linux.
 const NAME_BYTES_MAX: u64 = 255;
 const VALUE_BYTES_MAX: u64 = 64 << 10;
+/// More than a file's attributes take: a block.
+const OF_FILE_MAX: u32 = 32 << 10;
 
 /// Of which file a call is.
 pub enum Of {
@@ -116,9 +118,10 @@ async fn ask(
     take: impl FnOnce(&channel::Bulk, u64) -> Outcome,
 ) -> Outcome {
     let client = proxy().server(server::VOLUME)?;
-    let bulk = client.bulk();
+    let bulk = kept::data_area(&client.bulk());
     let _turn = proxy().turn(server::VOLUME).await;
-    bulk.write(0, bytes).map_err(|_| Errno::E2BIG)?;
+    // No file has room for so much.
+    bulk.write(0, bytes).map_err(|_| Errno::ENOSPC)?;
     match answer(client.control(held.id, Control::Attribute(request))).await? {
         ControlReply::Number(count) => take(&bulk, count),
         _ => Ok(0),
@@ -127,7 +130,7 @@ async fn ask(
 
 /// What the bulk area may take of a value or a list.
 fn whole() -> BulkSpan {
-    BulkSpan { offset: 0, length: VALUE_BYTES_MAX as u32 }
+    BulkSpan { offset: 0, length: OF_FILE_MAX }
 }
 
 /// Gives the program so many bytes of the bulk area, or tells how many there are if it has no room

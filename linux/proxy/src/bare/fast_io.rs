@@ -21,7 +21,7 @@ use super::poll;
 use super::proxy::{Turn, proxy};
 use super::user::{self, with_state};
 use super::wait::answer;
-use super::{counters, threads};
+use super::{counters, kept, threads};
 
 /// O_RDONLY: no bit.
 const READ_ONLY: u32 = 0;
@@ -78,7 +78,7 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let Object { server, id, waits } = match named(descriptor, O_WRONLY, |found| found.receive_limit_ns) {
         Named::Object(object) => object,
         Named::Counter => return counters::try_read(descriptor, buffer, count),
-        Named::Other => return None,
+        Named::Other => return kept::try_read(descriptor, buffer, count.min(input_output::COUNT_MAX)),
     };
     if count == 0 || !threads::is_alone() || user::check_writable(buffer, count.min(input_output::COUNT_MAX)).is_err() {
         return None;

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use channel::Bulk;
 use contracts::BulkSpan;
 use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence, ready};
 use contracts::process::TerminalAccess;
@@ -19,7 +20,7 @@ use super::poll;
 use super::proxy::proxy;
 use super::user::{self, Source, Target, with_both, with_signals, with_state};
 use super::wait::{answer, answer_of, answer_when_ready, answer_within};
-use super::{counters, messages, own_files, shared_files, signals, sockets};
+use super::{counters, kept, messages, own_files, shared_files, signals, sockets};
 
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
@@ -74,6 +75,11 @@ async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
     }
 }
 
+/// What of a server's bulk area is for data.
+fn data_area(found: &Description, bulk: Bulk) -> Bulk {
+    if found.is_file() { kept::data_area(&bulk) } else { bulk }
+}
+
 /// One request: as much as the bulk area carries.
 async fn read_once(
     found: &Description,
@@ -83,8 +89,17 @@ async fn read_once(
     limit_ns: u64,
 ) -> Result<usize, Failure> {
     let (server, id) = (found.server, found.id);
+    if let Some(read) = kept::read(found, &mut into, at) {
+        return read;
+    }
     let client = proxy().server(server)?;
-    let bulk = client.bulk();
+    if found.is_file() {
+        let _turn = proxy().turn(server).await;
+        if let Some(count) = kept::read_more(found, &mut into, at).await? {
+            return Ok(count);
+        }
+    }
+    let bulk = data_area(found, client.bulk());
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
     let ask = async |wait, limit_ns| {
@@ -189,7 +204,7 @@ pub async fn write_description(
         return if at.is_some() { Err(Errno::ESPIPE.into()) } else { counters::write(found, from, wait).await };
     }
     let client = proxy().server(found.server)?;
-    let bulk = client.bulk();
+    let bulk = data_area(found, client.bulk());
     let whole = within_limit(found, at, from.len()).await?;
     let mut done = 0;
     loop {
@@ -462,6 +477,7 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
         with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = place))?;
         return Ok(place);
     }
+    kept::seeks(&found);
     Ok(answer(proxy().server(found.server).map_err(|_| Errno::ESPIPE)?.seek(found.id, offset as i64, whence)).await?)
 }
 

@@ -14,6 +14,7 @@ mod futex;
 mod global;
 mod identity;
 mod input_output;
+mod kept;
 mod load;
 mod locks;
 mod mapping;

@@ -1,0 +1,123 @@
+//! Reads of files from what the proxy keeps of them (`personality::kept`): the server's word beside
+//! it says whether the file is still so, and who reads at a description's own offset says by
+//! another how far it came (`contracts::descriptions::kept`).
+//!
+//! The words lie at the end of a server's bulk area, one pair for each place. A process of several
+//! threads reads so at places only: two of them may move an offset at once.
+
+use alloc::vec::Vec;
+
+use channel::Bulk;
+use contracts::BulkSpan;
+use contracts::descriptions::{DescriptionError, Kept as Answer, kept};
+use personality::Errno;
+use personality::descriptors::Description;
+use personality::kept::{Name, PLACES, Stretch};
+
+use super::errors::Failure;
+use super::input_output::{REGULAR, readable};
+use super::proxy::proxy;
+use super::user::Target;
+use super::wait::answer_of;
+use super::{shared_files, threads};
+
+/// Bytes of the words.
+const WORDS_BYTES: usize = PLACES * kept::BYTES;
+
+/// The part of a bulk area of a server of files that is for data.
+pub fn data_area(bulk: &Bulk) -> Bulk {
+    bulk.part(0, bulk.len().saturating_sub(WORDS_BYTES)).unwrap_or_else(|_| bulk.clone())
+}
+
+fn words(bulk: &Bulk, place: usize) -> usize {
+    bulk.len().saturating_sub(WORDS_BYTES) + place * kept::BYTES
+}
+
+fn name(found: &Description) -> Name {
+    (found.server, found.id)
+}
+
+/// Whether reads of it may be answered from what is kept.
+fn may_keep(found: &Description, at: Option<u64>) -> bool {
+    found.is_file() && found.kind == REGULAR && (at.is_some() || threads::is_alone()) && !shared_files::is_active()
+}
+
+/// Reads what is kept, if that is all that is wanted and as the file is.
+pub fn read(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Option<Result<usize, Failure>> {
+    if !may_keep(found, at) {
+        return None;
+    }
+    let mut all = proxy().kept.borrow_mut();
+    let (place, range) = all.find(name(found), at, into.len())?;
+    let bulk = proxy().server(found.server).ok()?.bulk();
+    let words = words(&bulk, place);
+    if bulk.load_u32(words + kept::OVER) != Ok(0) {
+        all.is_over(place);
+        return None;
+    }
+    let (count, end) = (range.len(), range.end);
+    if let Err(errno) = into.with_first(count, |bytes| bytes.copy_from_slice(all.bytes(place, range))) {
+        return Some(Err(errno.into()));
+    }
+    if let Some(read) = all.moved(place, at, end) {
+        // They lie in the area.
+        let _ = bulk.store_u32(words + kept::READ, read);
+    }
+    Some(Ok(count))
+}
+
+/// read, where a descriptor names a file of which enough is kept.
+pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Result<u64, Failure>> {
+    let found = readable(descriptor).ok().filter(|_| count > 0)?;
+    let mut into = Target::program(buffer, count).ok()?;
+    read(&found, &mut into, None).map(|read| read.map(|count| count as u64))
+}
+
+/// Reads more than is wanted, of which the rest is kept; `None`: it is to be read otherwise. The
+/// bulk area is the caller's.
+pub async fn read_more(
+    found: &Description,
+    into: &mut Target<'_>,
+    at: Option<u64>,
+) -> Result<Option<usize>, Failure> {
+    if !may_keep(found, at) {
+        return Ok(None);
+    }
+    let client = proxy().server(found.server)?;
+    let (bulk, count) = (client.bulk(), into.len());
+    let most = data_area(&bulk).len();
+    let Some((place, length)) = proxy().kept.borrow_mut().plan(name(found), at, count, most) else { return Ok(None) };
+    let (span, words) = (BulkSpan { offset: 0, length: length as u32 }, words(&bulk, place));
+    let asked = answer_of(found.server, || client.read_and_keep(found.id, span, at, words as u32)).await;
+    let Answer { from, count: got } = match asked {
+        Ok(answer) => answer,
+        Err(channel::CallError::Server(
+            DescriptionError::Busy | DescriptionError::NotSupported | DescriptionError::TooMany,
+        )) => {
+            proxy().kept.borrow_mut().refused(name(found));
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let got = (got as usize).min(length);
+    let own = got.min(count);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(got).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(got, 0);
+    bulk.read(0, &mut bytes).map_err(|_| Errno::EIO)?;
+    into.with_first(own, |place| place.copy_from_slice(&bytes[..own]))?;
+    if at.is_none() {
+        let _ = bulk.store_u32(words + kept::READ, own as u32);
+    }
+    if bulk.load_u32(words + kept::OVER) == Ok(0) {
+        let read = at.is_none().then_some(own);
+        let stretch = Stretch { name: name(found), from, bytes, ends_file: got < length, read };
+        proxy().kept.borrow_mut().keep(place, stretch);
+    }
+    Ok(Some(own))
+}
+
+/// A description's own offset is moved.
+pub fn seeks(found: &Description) {
+    proxy().kept.borrow_mut().seeks(name(found));
+}

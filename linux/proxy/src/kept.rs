@@ -1,0 +1,308 @@
+//! Bytes of files that the proxy keeps, so that a program which reads a file piece by piece asks
+//! its server once for many pieces.
+//!
+//! Invariants: a program that has read a piece and wants the next one is believed to go on, one
+//! that seeks is not; what is asked for doubles as long as it does. Deliberately unknown here:
+//! channels, the program's memory, and the server's word that what is kept is still as the file is
+//! (`bare/kept.rs`).
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// So many stretches are kept at a time.
+pub const PLACES: usize = 4;
+/// Readers of which it is known how far they are.
+const READERS: usize = 8;
+/// Who reads larger pieces asks for each: there is little to save.
+const PIECE_MAX: usize = 16 << 10;
+/// What is asked for at first, in pieces.
+const FIRST: usize = 4;
+
+/// A description: its server, and its id there.
+pub type Name = (u32, u64);
+
+/// A stretch of a file that is kept.
+pub struct Stretch {
+    /// Of what.
+    pub name: Name,
+    /// Where it begins in the file.
+    pub from: u64,
+    /// What lies there.
+    pub bytes: Vec<u8>,
+    /// The file ends behind it.
+    pub ends_file: bool,
+    /// How much of it was read at the description's own offset, if that is moved here.
+    pub read: Option<usize>,
+}
+
+/// How far somebody has read.
+#[derive(Clone, Copy)]
+struct Reader {
+    name: Name,
+    /// Where the next piece begins, of who says so; else at the description's own offset.
+    next: Option<u64>,
+    /// What was asked for last; 0: what was read.
+    asked: usize,
+    /// The server gives it nothing to keep.
+    is_refused: bool,
+}
+
+impl Reader {
+    /// Goes it on there, with so many bytes?
+    fn wants(&self, name: Name, at: Option<u64>, count: usize) -> bool {
+        let is_next = match (self.next, at) {
+            (Some(next), Some(at)) => next.checked_sub(at).is_some_and(|left| left < count as u64),
+            (None, None) => true,
+            _ => false,
+        };
+        self.name == name && is_next
+    }
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub struct Kept {
+    stretches: [Option<Stretch>; PLACES],
+    readers: [Option<Reader>; READERS],
+    /// Who was forgotten last.
+    last_place: usize,
+    last_reader: usize,
+}
+
+impl Kept {
+    /// Where bytes for a read are kept, and which: at a place, or at the description's own offset.
+    /// All that is wanted, or up to the end of the file.
+    pub fn find(&self, name: Name, at: Option<u64>, count: usize) -> Option<(usize, Range<usize>)> {
+        self.stretches.iter().enumerate().find_map(|(place, stretch)| {
+            let stretch = stretch.as_ref().filter(|stretch| stretch.name == name)?;
+            let start = match at {
+                Some(at) => usize::try_from(at.checked_sub(stretch.from)?).ok()?,
+                None => stretch.read?,
+            };
+            let (end, length) = (start.checked_add(count)?, stretch.bytes.len());
+            (end <= length || stretch.ends_file).then(|| (place, start.min(length)..end.min(length)))
+        })
+    }
+
+    /// What lies there.
+    pub fn bytes(&self, place: usize, range: Range<usize>) -> &[u8] {
+        self.stretches[place].as_ref().and_then(|stretch| stretch.bytes.get(range)).unwrap_or_default()
+    }
+
+    /// A program has read up to there. How far its description's own offset is in the stretch now,
+    /// if that was read at it.
+    pub fn moved(&mut self, place: usize, at: Option<u64>, end: usize) -> Option<u32> {
+        let read = self.stretches[place].as_mut()?.read.as_mut().filter(|_| at.is_none())?;
+        *read = end;
+        u32::try_from(end).ok()
+    }
+
+    /// A program wants bytes that are not kept. Where what is asked for instead is to be kept, and
+    /// how much that is, of `most` bytes; `None`: what it wants, which is not worth more.
+    pub fn plan(&mut self, name: Name, at: Option<u64>, count: usize, most: usize) -> Option<(usize, usize)> {
+        let Some(index) = self.readers.iter().position(|one| one.is_some_and(|one| one.wants(name, at, count))) else {
+            self.last_reader = (self.last_reader + 1) % READERS;
+            let next = at.map(|at| at.saturating_add(count as u64));
+            self.readers[self.last_reader] = Some(Reader { name, next, asked: 0, is_refused: false });
+            return None;
+        };
+        let reader = self.readers[index].as_mut()?;
+        let wanted = if reader.asked == 0 { FIRST * count } else { 2 * reader.asked }.min(most);
+        if count == 0 || count > PIECE_MAX || wanted <= count || reader.is_refused {
+            reader.next = at.map(|at| at.saturating_add(count as u64));
+            return None;
+        }
+        reader.asked = wanted;
+        reader.next = at.map(|at| at.saturating_add(wanted as u64));
+        let is_its_own = |stretch: &Option<Stretch>| {
+            stretch.as_ref().is_some_and(|stretch| stretch.name == name && stretch.read.is_none() == at.is_some())
+        };
+        let free = || self.stretches.iter().position(Option::is_none);
+        let place = self.stretches.iter().position(is_its_own).or_else(free).unwrap_or_else(|| {
+            self.last_place = (self.last_place + 1) % PLACES;
+            self.last_place
+        });
+        self.stretches[place] = None;
+        Some((place, wanted))
+    }
+
+    /// What a server gave is kept.
+    pub fn keep(&mut self, place: usize, stretch: Stretch) {
+        self.stretches[place] = Some(stretch);
+    }
+
+    /// What lies there is not as the file is any more.
+    pub fn is_over(&mut self, place: usize) {
+        self.stretches[place] = None;
+    }
+
+    /// A server gives a description nothing to keep: it is not asked for that again.
+    pub fn refused(&mut self, name: Name) {
+        for reader in self.readers.iter_mut().flatten().filter(|reader| reader.name == name) {
+            reader.is_refused = true;
+        }
+    }
+
+    /// A description's own offset is moved elsewhere: who reads there does not go on.
+    pub fn seeks(&mut self, name: Name) {
+        let is_it = |reader: &mut Reader| reader.name == name && reader.next.is_none();
+        self.readers.iter_mut().for_each(|one| _ = one.take_if(is_it));
+    }
+
+    /// A description is closed.
+    pub fn close(&mut self, name: Name) {
+        self.forget(|other| other == name);
+    }
+
+    /// A server knows of nothing that was open before.
+    pub fn restarted(&mut self, server: u32) {
+        self.forget(|(other, _)| other == server);
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(Name) -> bool) {
+        self.stretches.iter_mut().for_each(|one| _ = one.take_if(|stretch| is_gone(stretch.name)));
+        self.readers.iter_mut().for_each(|one| _ = one.take_if(|reader| is_gone(reader.name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Name = (1, 7);
+    const MOST: usize = 60 << 10;
+    const PIECE: usize = 4096;
+
+    fn stretch(from: u64, length: usize, read: Option<usize>) -> Stretch {
+        let bytes = (0..length).map(|at| (from as usize + at) as u8).collect();
+        Stretch { name: ONE, from, bytes, ends_file: length < MOST, read }
+    }
+
+    /// A file of so many bytes is read in such pieces, at its description's offset or at places.
+    /// Gives what was read, and how often the server was asked.
+    fn read(kept: &mut Kept, size: usize, piece: usize, is_own: bool) -> (Vec<u8>, usize) {
+        let (mut all, mut asked) = (Vec::new(), 0);
+        loop {
+            let at = (!is_own).then_some(all.len() as u64);
+            let bytes = if let Some((place, range)) = kept.find(ONE, at, piece) {
+                let end = range.end;
+                let bytes = kept.bytes(place, range).to_vec();
+                assert_eq!(kept.moved(place, at, end).is_some(), is_own);
+                bytes
+            } else {
+                asked += 1;
+                let from = all.len();
+                let plan = kept.plan(ONE, at, piece, MOST);
+                let length = plan.map_or(piece, |(_, length)| length);
+                let bytes: Vec<u8> = (from..size.min(from + length)).map(|at| at as u8).collect();
+                let own = bytes.len().min(piece);
+                if let Some((place, length)) = plan {
+                    let read = is_own.then_some(own);
+                    let ends_file = bytes.len() < length;
+                    kept.keep(place, Stretch { name: ONE, from: from as u64, bytes: bytes.clone(), ends_file, read });
+                }
+                bytes[..own].to_vec()
+            };
+            if bytes.is_empty() {
+                return (all, asked);
+            }
+            all.extend(bytes);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_read_in_pieces_is_read_right_and_asked_for_seldom() {
+        for is_own in [true, false] {
+            for (size, piece) in [(1 << 20, PIECE), (1 << 20, 1000), (300_001, 777), (5000, 100), (10, 3), (0, 5)] {
+                let (bytes, asked) = read(&mut Kept::default(), size, piece, is_own);
+                assert!(bytes.len() == size && bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+                // Two before it doubles up to the most, which then has all but a piece.
+                let (steps, each) = (2 + (MOST / (FIRST * piece)).max(1).ilog2() as usize + 1, MOST - piece);
+                assert!(asked <= steps + size.div_ceil(each) + 1, "{size} by {piece}: {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_reads_large_pieces_or_jumps_gets_what_it_asks_for() {
+        let mut kept = Kept::default();
+        assert!((0..9).all(|_| kept.plan(ONE, None, PIECE_MAX + 1, MOST).is_none()));
+        let mut kept = Kept::default();
+        for at in [0, 100_000, 30_000, 50_000, 4 << 30, u64::MAX] {
+            assert_eq!(kept.plan(ONE, Some(at), PIECE, MOST), None, "{at}");
+        }
+        for _ in 0..9 {
+            assert_eq!(kept.plan(ONE, None, PIECE, MOST), None);
+            kept.seeks(ONE);
+        }
+        assert_eq!(kept.plan(ONE, None, 0, MOST), None);
+        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, FIRST * PIECE)));
+        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, 2 * FIRST * PIECE)));
+        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, MOST)));
+    }
+
+    #[test]
+    fn one_that_the_server_refuses_is_not_asked_for_again_until_it_is_another() {
+        let mut kept = Kept::default();
+        kept.plan(ONE, None, PIECE, MOST);
+        assert!(kept.plan(ONE, None, PIECE, MOST).is_some());
+        kept.refused(ONE);
+        assert!((0..9).all(|_| kept.plan(ONE, None, PIECE, MOST).is_none()));
+        kept.close(ONE);
+        kept.plan(ONE, None, PIECE, MOST);
+        assert!(kept.plan(ONE, None, PIECE, MOST).is_some());
+    }
+
+    #[test]
+    fn a_part_is_found_where_it_is_and_all_of_it() {
+        let mut kept = Kept::default();
+        kept.keep(0, Stretch { ends_file: false, ..stretch(1000, 100, Some(10)) });
+        assert_eq!(kept.find(ONE, None, 90), Some((0, 10..100)));
+        assert_eq!(kept.find(ONE, None, 91), None);
+        assert_eq!(kept.find(ONE, Some(1099), 1), Some((0, 99..100)));
+        assert_eq!(kept.bytes(0, 99..100), [1099_u32 as u8]);
+        for (at, count) in [(1099, 2), (1100, 1), (999, 1), (0, 1), (u64::MAX, usize::MAX)] {
+            assert_eq!(kept.find(ONE, Some(at), count), None, "{at}");
+        }
+        assert_eq!(kept.find((1, 8), None, 1), None);
+        assert_eq!((kept.moved(0, Some(1000), 50), kept.moved(0, None, 50)), (None, Some(50)));
+        assert_eq!(kept.find(ONE, None, 1), Some((0, 50..51)));
+        // One that is not read at the offset has nothing for who does.
+        kept.keep(0, stretch(1000, 100, None));
+        assert_eq!((kept.find(ONE, None, 1), kept.moved(0, None, 3)), (None, None));
+        // Behind the end of a file lies nothing.
+        assert_eq!(kept.find(ONE, Some(1090), 20), Some((0, 90..100)));
+        assert_eq!(kept.find(ONE, Some(5000), 20), Some((0, 100..100)));
+        kept.is_over(0);
+        assert_eq!(kept.find(ONE, Some(1000), 1), None);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_is_closed_or_of_an_earlier_life() {
+        let kept_of = |end: &dyn Fn(&mut Kept)| {
+            let mut kept = Kept::default();
+            for (place, name) in [ONE, (1, 8), (2, 7)].into_iter().enumerate() {
+                kept.keep(place, Stretch { name, ..stretch(0, 10, Some(0)) });
+            }
+            end(&mut kept);
+            [ONE, (1, 8), (2, 7)].map(|name| kept.find(name, None, 5).is_some())
+        };
+        assert_eq!(kept_of(&|kept| kept.close(ONE)), [false, true, true]);
+        assert_eq!(kept_of(&|kept| kept.restarted(1)), [false, false, true]);
+    }
+
+    #[test]
+    fn many_files_have_places_in_turn() {
+        let mut kept = Kept::default();
+        let mut plan = |id: u64| {
+            kept.plan((1, id), None, PIECE, MOST);
+            kept.plan((1, id), None, PIECE, MOST).map(|(place, length)| {
+                kept.keep(place, Stretch { name: (1, id), ..stretch(0, length, Some(0)) });
+                place
+            })
+        };
+        let places: Vec<_> = (0..2 * PLACES as u64).filter_map(&mut plan).collect();
+        assert_eq!(places.len(), 2 * PLACES);
+        assert!((0..PLACES).all(|place| places.iter().filter(|one| **one == place).count() == 2), "{places:?}");
+    }
+}
