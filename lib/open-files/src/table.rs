@@ -264,3 +264,147 @@ impl<T: Target> Table<T> {
         self.tickets.of(is_exporter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::{Bulk, Layout, ServerChannel, loopback_memory, loopback_wiring};
+    use contracts::descriptions::kept;
+
+    const FILE: FileId = 77;
+    const MOST: u32 = 100;
+
+    struct File(FileId);
+
+    impl Target for File {
+        fn file(&self) -> Option<FileId> {
+            Some(self.0)
+        }
+    }
+
+    /// A client, by the number of its domain, and its bulk area.
+    fn client(number: u32) -> (Peer, Bulk) {
+        let layout = Layout { bulk_bytes: 256, ..Layout::default() };
+        let [memory] = loopback_memory(layout);
+        let wiring = channel::Wiring { peer_set: number, ..loopback_wiring(memory, false) };
+        let peer = ServerChannel::new(wiring).peer().clone();
+        let bulk = peer.bulk();
+        (peer, bulk)
+    }
+
+    /// A table, a client, and its bulk area; the client has a file open.
+    fn fixture() -> (Table<File>, Peer, Bulk, DescriptionId) {
+        let (mut table, (peer, bulk)) = (Table::new(16, 0), client(4));
+        let id = table.add(&peer, File(FILE), open::READ | open::WRITE);
+        (table, peer, bulk, id)
+    }
+
+    fn is_over(bulk: &Bulk, words: u32) -> bool {
+        bulk.load_u32(words as usize + kept::OVER).unwrap() != 0
+    }
+
+    /// The client has read so much of what it keeps.
+    fn reads(bulk: &Bulk, words: u32, bytes: u32) {
+        bulk.store_u32(words as usize + kept::READ, bytes).unwrap();
+    }
+
+    #[test]
+    fn whoever_needs_an_offset_finds_it_where_its_client_moved_it() {
+        type Needs = fn(&mut Table<File>, &Peer, DescriptionId) -> u64;
+        let needs: [(Needs, u64); 6] = [
+            (|table, peer, id| table.get(peer, id).unwrap().offset(), 33),
+            (|table, peer, id| table.get(peer, id).unwrap().seek(5, 2).unwrap(), 7),
+            (
+                |table, peer, id| {
+                    table.get(peer, id).unwrap().move_to(9);
+                    table.get(peer, id).unwrap().offset()
+                },
+                9,
+            ),
+            (
+                |table, peer, id| {
+                    table.inherit(peer.id(), 9 << 32);
+                    table.get(peer, id).unwrap().offset
+                },
+                33,
+            ),
+            (
+                |table, peer, id| {
+                    table.export(peer, id, 1).unwrap();
+                    table.get(peer, id).unwrap().offset
+                },
+                33,
+            ),
+            // The same words for another description, and other words for the same.
+            (
+                |table, peer, id| {
+                    let other = table.add(peer, File(FILE + 1), open::READ);
+                    assert_eq!(table.keep(peer, other, (Some(50), MOST), 8), Ok(50));
+                    table.get(peer, id).unwrap().offset
+                },
+                33,
+            ),
+        ];
+        for (number, (need, wanted)) in needs.into_iter().enumerate() {
+            let (mut table, peer, bulk, id) = fixture();
+            table.get(&peer, id).unwrap().move_to(3);
+            assert_eq!(table.keep(&peer, id, (None, MOST), 8), Ok(3));
+            assert!(!is_over(&bulk, 8));
+            reads(&bulk, 8, 30);
+            assert_eq!(need(&mut table, &peer, id), wanted, "{number}");
+            // The last one has the words for its own.
+            assert_eq!(is_over(&bulk, 8), number != 5, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_comes_next_is_kept_from_where_the_client_came() {
+        let (mut table, peer, bulk, id) = fixture();
+        for (round, words) in [(0, 0), (1, 8), (2, 8), (3, 0)] {
+            assert_eq!(table.keep(&peer, id, (None, MOST), words), Ok(40 * round));
+            reads(&bulk, words, 40);
+        }
+        // What is kept by a place has no offset.
+        assert_eq!(table.keep(&peer, id, (Some(5), MOST), 8), Ok(5));
+        reads(&bulk, 8, 99);
+        assert_eq!(table.get(&peer, id).unwrap().offset(), 160);
+        assert!(is_over(&bulk, 0) && !is_over(&bulk, 8));
+    }
+
+    #[test]
+    fn nobody_keeps_what_changes_without_the_server() {
+        let (mut table, peer, _, id) = fixture();
+        let mapped =
+            Lock { kind: LockKind::Mapped(5), hold: Some(Hold::Exclusive), from: 1 << 20, to: 2 << 20, process: 1 };
+        table.locks.set(FILE, Owner::Description(id), &mapped).unwrap();
+        assert_eq!(table.keep(&peer, id, (Some(0), MOST), 0), Err(DescriptionError::Busy));
+        table.locks.release(FILE, Owner::Description(id));
+        assert_eq!(table.keep(&peer, id, (Some(0), MOST), 0), Ok(0));
+        // Of what a message or another client holds the bytes may be kept, and not the offset.
+        type Share = fn(&mut Table<File>, &Peer, DescriptionId);
+        let shares: [Share; 2] =
+            [|table, peer, id| table.export(peer, id, 1).unwrap(), |table, peer, _| table.inherit(peer.id(), 9 << 32)];
+        for share in shares {
+            let (mut table, peer, _, id) = fixture();
+            share(&mut table, &peer, id);
+            assert_eq!(table.keep(&peer, id, (None, MOST), 0), Err(DescriptionError::Busy));
+            assert_eq!(table.keep(&peer, id, (Some(0), MOST), 0), Ok(0));
+        }
+    }
+
+    #[test]
+    fn only_who_may_read_a_file_keeps_it_by_words_of_its_own() {
+        let (mut table, peer, _, id) = fixture();
+        let (stranger, _) = client(5);
+        let to_write = table.add(&peer, File(FILE), open::WRITE);
+        assert_eq!(table.keep(&peer, to_write, (None, MOST), 0), Err(DescriptionError::BadId));
+        assert_eq!(table.keep(&stranger, id, (None, MOST), 0), Err(DescriptionError::BadId));
+        for words in [1, 252, 256, u32::MAX] {
+            assert_eq!(table.keep(&peer, id, (None, MOST), words), Err(DescriptionError::Invalid));
+        }
+        for words in (0..16).map(|number| 8 * number) {
+            assert_eq!(table.keep(&peer, id, (Some(0), MOST), words), Ok(0));
+        }
+        assert_eq!(table.keep(&peer, id, (Some(0), MOST), 128), Err(DescriptionError::TooMany));
+    }
+}

@@ -64,6 +64,8 @@ impl Reader {
 pub struct Kept {
     stretches: [Option<Stretch>; PLACES],
     readers: [Option<Reader>; READERS],
+    /// Bytes of one that was forgotten, for their room.
+    spare: Vec<u8>,
     /// Who was forgotten last.
     last_place: usize,
     last_reader: usize,
@@ -97,19 +99,31 @@ impl Kept {
         u32::try_from(end).ok()
     }
 
-    /// A program wants bytes that are not kept. Where what is asked for instead is to be kept, and
-    /// how much that is, of `most` bytes; `None`: what it wants, which is not worth more.
+    /// Whether a program that wants bytes which are not kept goes on reading, so that what comes
+    /// next is worth asking for ([`plan`](Kept::plan)). Who does not is a new reader.
+    pub fn goes_on(&mut self, name: Name, at: Option<u64>, count: usize) -> bool {
+        if let Some(index) = self.reader(name, at, count) {
+            let reader = self.readers[index].as_mut().filter(|reader| reader.is_refused || count > PIECE_MAX);
+            let is_worth_more = reader.is_none();
+            reader.into_iter().for_each(|reader| reader.next = at.map(|at| at.saturating_add(count as u64)));
+            return is_worth_more && count > 0;
+        }
+        self.last_reader = (self.last_reader + 1) % READERS;
+        let next = at.map(|at| at.saturating_add(count as u64));
+        self.readers[self.last_reader] = Some(Reader { name, next, asked: 0, is_refused: false });
+        false
+    }
+
+    fn reader(&self, name: Name, at: Option<u64>, count: usize) -> Option<usize> {
+        self.readers.iter().position(|one| one.is_some_and(|one| one.wants(name, at, count)))
+    }
+
+    /// Where what is asked for instead is to be kept, and how much that is, of `most` bytes;
+    /// `None`: what the program wants.
     pub fn plan(&mut self, name: Name, at: Option<u64>, count: usize, most: usize) -> Option<(usize, usize)> {
-        let Some(index) = self.readers.iter().position(|one| one.is_some_and(|one| one.wants(name, at, count))) else {
-            self.last_reader = (self.last_reader + 1) % READERS;
-            let next = at.map(|at| at.saturating_add(count as u64));
-            self.readers[self.last_reader] = Some(Reader { name, next, asked: 0, is_refused: false });
-            return None;
-        };
-        let reader = self.readers[index].as_mut()?;
+        let reader = self.reader(name, at, count).and_then(|index| self.readers[index].as_mut())?;
         let wanted = if reader.asked == 0 { FIRST * count } else { 2 * reader.asked }.min(most);
-        if count == 0 || count > PIECE_MAX || wanted <= count || reader.is_refused {
-            reader.next = at.map(|at| at.saturating_add(count as u64));
+        if wanted <= count {
             return None;
         }
         reader.asked = wanted;
@@ -122,8 +136,15 @@ impl Kept {
             self.last_place = (self.last_place + 1) % PLACES;
             self.last_place
         });
-        self.stretches[place] = None;
+        if let Some(gone) = self.stretches[place].take() {
+            self.spare = gone.bytes;
+        }
         Some((place, wanted))
+    }
+
+    /// Room for bytes that are to be kept: that of others, perhaps, with what they were.
+    pub fn room(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.spare)
     }
 
     /// What a server gave is kept.
@@ -178,6 +199,11 @@ mod tests {
         Stretch { name: ONE, from, bytes, ends_file: length < MOST, read }
     }
 
+    /// What is asked for where a piece is wanted that is not kept.
+    fn plan(kept: &mut Kept, name: Name, at: Option<u64>, count: usize) -> Option<(usize, usize)> {
+        kept.goes_on(name, at, count).then(|| kept.plan(name, at, count, MOST)).flatten()
+    }
+
     /// A file of so many bytes is read in such pieces, at its description's offset or at places.
     /// Gives what was read, and how often the server was asked.
     fn read(kept: &mut Kept, size: usize, piece: usize, is_own: bool) -> (Vec<u8>, usize) {
@@ -192,7 +218,7 @@ mod tests {
             } else {
                 asked += 1;
                 let from = all.len();
-                let plan = kept.plan(ONE, at, piece, MOST);
+                let plan = plan(kept, ONE, at, piece);
                 let length = plan.map_or(piece, |(_, length)| length);
                 let bytes: Vec<u8> = (from..size.min(from + length)).map(|at| at as u8).collect();
                 let own = bytes.len().min(piece);
@@ -226,31 +252,31 @@ mod tests {
     #[test]
     fn who_reads_large_pieces_or_jumps_gets_what_it_asks_for() {
         let mut kept = Kept::default();
-        assert!((0..9).all(|_| kept.plan(ONE, None, PIECE_MAX + 1, MOST).is_none()));
+        assert!((0..9).all(|_| plan(&mut kept, ONE, None, PIECE_MAX + 1).is_none()));
         let mut kept = Kept::default();
         for at in [0, 100_000, 30_000, 50_000, 4 << 30, u64::MAX] {
-            assert_eq!(kept.plan(ONE, Some(at), PIECE, MOST), None, "{at}");
+            assert_eq!(plan(&mut kept, ONE, Some(at), PIECE), None, "{at}");
         }
         for _ in 0..9 {
-            assert_eq!(kept.plan(ONE, None, PIECE, MOST), None);
+            assert_eq!(plan(&mut kept, ONE, None, PIECE), None);
             kept.seeks(ONE);
         }
-        assert_eq!(kept.plan(ONE, None, 0, MOST), None);
-        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, FIRST * PIECE)));
-        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, 2 * FIRST * PIECE)));
-        assert_eq!(kept.plan(ONE, None, PIECE, MOST), Some((0, MOST)));
+        assert_eq!(plan(&mut kept, ONE, None, 0), None);
+        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, FIRST * PIECE)));
+        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, 2 * FIRST * PIECE)));
+        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, MOST)));
     }
 
     #[test]
     fn one_that_the_server_refuses_is_not_asked_for_again_until_it_is_another() {
         let mut kept = Kept::default();
-        kept.plan(ONE, None, PIECE, MOST);
-        assert!(kept.plan(ONE, None, PIECE, MOST).is_some());
+        plan(&mut kept, ONE, None, PIECE);
+        assert!(plan(&mut kept, ONE, None, PIECE).is_some());
         kept.refused(ONE);
-        assert!((0..9).all(|_| kept.plan(ONE, None, PIECE, MOST).is_none()));
+        assert!((0..9).all(|_| plan(&mut kept, ONE, None, PIECE).is_none()));
         kept.close(ONE);
-        kept.plan(ONE, None, PIECE, MOST);
-        assert!(kept.plan(ONE, None, PIECE, MOST).is_some());
+        plan(&mut kept, ONE, None, PIECE);
+        assert!(plan(&mut kept, ONE, None, PIECE).is_some());
     }
 
     #[test]
@@ -294,14 +320,14 @@ mod tests {
     #[test]
     fn many_files_have_places_in_turn() {
         let mut kept = Kept::default();
-        let mut plan = |id: u64| {
-            kept.plan((1, id), None, PIECE, MOST);
-            kept.plan((1, id), None, PIECE, MOST).map(|(place, length)| {
+        let mut place_of = |id: u64| {
+            plan(&mut kept, (1, id), None, PIECE);
+            plan(&mut kept, (1, id), None, PIECE).map(|(place, length)| {
                 kept.keep(place, Stretch { name: (1, id), ..stretch(0, length, Some(0)) });
                 place
             })
         };
-        let places: Vec<_> = (0..2 * PLACES as u64).filter_map(&mut plan).collect();
+        let places: Vec<_> = (0..2 * PLACES as u64).filter_map(&mut place_of).collect();
         assert_eq!(places.len(), 2 * PLACES);
         assert!((0..PLACES).all(|place| places.iter().filter(|one| **one == place).count() == 2), "{places:?}");
     }

@@ -92,13 +92,10 @@ async fn read_once(
     if let Some(read) = kept::read(found, &mut into, at) {
         return read;
     }
-    let client = proxy().server(server)?;
-    if found.is_file() {
-        let _turn = proxy().turn(server).await;
-        if let Some(count) = kept::read_more(found, &mut into, at).await? {
-            return Ok(count);
-        }
+    if let Some(count) = kept::read_more(found, &mut into, at).await? {
+        return Ok(count);
     }
+    let client = proxy().server(server)?;
     let bulk = data_area(found, client.bulk());
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };

@@ -5,8 +5,6 @@
 //! The words lie at the end of a server's bulk area, one pair for each place. A process of several
 //! threads reads so at places only: two of them may move an offset at once.
 
-use alloc::vec::Vec;
-
 use channel::Bulk;
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, Kept as Answer, kept};
@@ -73,18 +71,16 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Result<u64, 
     read(&found, &mut into, None).map(|read| read.map(|count| count as u64))
 }
 
-/// Reads more than is wanted, of which the rest is kept; `None`: it is to be read otherwise. The
-/// bulk area is the caller's.
-pub async fn read_more(
-    found: &Description,
-    into: &mut Target<'_>,
-    at: Option<u64>,
-) -> Result<Option<usize>, Failure> {
-    if !may_keep(found, at) {
+/// Reads more than is wanted, of which the rest is kept; `None`: it is to be read otherwise.
+pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Result<Option<usize>, Failure> {
+    let count = into.len();
+    if !may_keep(found, at) || !proxy().kept.borrow_mut().goes_on(name(found), at, count) {
         return Ok(None);
     }
     let client = proxy().server(found.server)?;
-    let (bulk, count) = (client.bulk(), into.len());
+    // Places are given by who has the bulk area, whose words they have.
+    let _turn = proxy().turn(found.server).await;
+    let bulk = client.bulk();
     let most = data_area(&bulk).len();
     let Some((place, length)) = proxy().kept.borrow_mut().plan(name(found), at, count, most) else { return Ok(None) };
     let (span, words) = (BulkSpan { offset: 0, length: length as u32 }, words(&bulk, place));
@@ -101,8 +97,12 @@ pub async fn read_more(
     };
     let got = (got as usize).min(length);
     let own = got.min(count);
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(got).map_err(|_| Errno::ENOMEM)?;
+    let mut bytes = proxy().kept.borrow_mut().room();
+    bytes.truncate(got);
+    if bytes.try_reserve_exact(got - bytes.len()).is_err() {
+        // It is read again, where the offset is.
+        return Ok(None);
+    }
     bytes.resize(got, 0);
     bulk.read(0, &mut bytes).map_err(|_| Errno::EIO)?;
     into.with_first(own, |place| place.copy_from_slice(&bytes[..own]))?;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Compiles, boots and passes such a program.
 pub fn run(bench: &Bench, cpus: u32, source: &str) -> Result<()> {

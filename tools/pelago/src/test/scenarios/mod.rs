@@ -29,6 +29,7 @@ mod double_faults;
 mod epoll;
 mod event_descriptors;
 mod ext4;
+mod file_pieces;
 mod files;
 mod first_run;
 mod fork_bomb;
@@ -79,6 +80,7 @@ pub fn all() -> Vec<Scenario> {
     let tiers = [
         lower_tiers(),
         programs::scenarios(),
+        file_pieces::scenarios(),
         files::scenarios(),
         volume::scenarios(),
         clock::scenarios(),
