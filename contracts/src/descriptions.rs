@@ -400,8 +400,8 @@ pub trait Descriptions {
     /// answers whatever changes bytes or size of the file, that is 1. Without `at` the offset moves
     /// as the client says by the word [`kept::READ`]: the server looks there when it needs it, and
     /// what was kept is over then. What the words were for before is over. `Busy`: somebody may
-    /// change the bytes, or move the offset, without the server; `TooMany`: the client keeps as much
-    /// as it may; `NotSupported`: it is no file.
+    /// change the bytes, or move the offset, without the server; `TooMany`: the client keeps as
+    /// much as it may; `NotSupported`: it is no file.
     #[op]
     async fn read_and_keep(
         &self,

@@ -97,8 +97,8 @@ mod tests {
     use super::*;
     use crate::client::ClientChannel;
     use crate::link::Wiring;
-    use crate::loopback::Page;
-    use crate::memory::{Layout, Memory};
+    use crate::loopback::lasting_memory;
+    use crate::memory::Layout;
 
     const BADGE: u64 = 1 << 2;
     /// What a listener says has come.
@@ -107,10 +107,7 @@ mod tests {
     /// A client's end, of memory that is there for ever, whose peer is on another core or not.
     fn end(bulk_bytes: u32, is_remote: bool) -> Rc<ClientChannel> {
         let layout = Layout { ring_slots: 16, bulk_bytes };
-        let pages = std::vec![Page([0; 4096]); (layout.bytes() / 4096) as usize].leak();
-        let address = pages.as_mut_ptr() as u64;
-        // SAFETY: it is leaked, and reached by this only.
-        let memory = unsafe { Memory::format(address, layout.bytes(), layout, None) }.unwrap();
+        let memory = lasting_memory(layout);
         let doorbell = Doorbell::Notify(Handle(7));
         ClientChannel::new(Wiring {
             memory,

@@ -14,7 +14,7 @@ use crate::server::ServerChannel;
 
 #[repr(C, align(4096))]
 #[derive(Clone)]
-pub(crate) struct Page(pub [u8; 4096]);
+struct Page(pub [u8; 4096]);
 
 /// Memory of a fresh channel, once for each of `views`: client, server, and a monitor that raises
 /// generations, for instance. The views share the bytes and free them with the last.
@@ -29,6 +29,15 @@ pub fn loopback_memory<const VIEWS: usize>(layout: Layout) -> [Memory; VIEWS] {
         // SAFETY: as above.
         unsafe { Memory::attach(address, layout.bytes(), Some(keeper.clone())) }.expect("just formatted")
     })
+}
+
+/// Memory of a fresh channel that is there for ever, as a component's is; one view.
+#[cfg(test)]
+pub(crate) fn lasting_memory(layout: Layout) -> Memory {
+    let pages = std::vec![Page([0; 4096]); (layout.bytes() / 4096) as usize].leak();
+    let address = pages.as_mut_ptr() as u64;
+    // SAFETY: it is leaked, and reached by this only.
+    unsafe { Memory::format(address, layout.bytes(), layout, None) }.expect("a layout with a ring size that is allowed")
 }
 
 /// A client and a server joined by a fresh channel. The client is unbound; a stub's `new` binds it.

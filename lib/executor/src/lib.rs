@@ -37,10 +37,10 @@ mod tests;
 pub use account::{Account, Work, away, close_account, end_account, open_account, work, work_for};
 #[cfg(not(target_os = "none"))]
 pub use local::{pass, ticks};
-#[cfg(not(target_os = "none"))]
-pub use task::abort_all;
 pub use port::{Port, PortId, Rank, announce, mark, register, take_in_all, unregister};
 pub use signal::{Notified, notified, post};
+#[cfg(not(target_os = "none"))]
+pub use task::abort_all;
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
 pub use timer::{SleepUntil, sleep_until};
 pub use turn::{Platform, block_on, is_at_rest, is_due, rest};

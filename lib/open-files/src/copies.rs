@@ -106,7 +106,7 @@ impl Copies {
         Some(of_offset)
     }
 
-    /// Bytes or the size of a file are others now, for all who ask the server from now on: whoever
+    /// Bytes or the size of a file are others now, for all who ask the server from now on: who
     /// keeps some hears it.
     pub fn changed(&mut self, file: FileId) {
         for (client, words) in self.by_file.remove(&file).into_iter().flatten() {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_bytes_of_a_file_hears_that_it_changes() {
+    fn who_keeps_bytes_of_a_file_hears_that_it_changes() {
         let (mut copies, one, other) = (Copies::default(), area(), area());
         for (file, client, own, number) in [(7, 1, &one, 0), (7, 2, &other, 1), (8, 1, &one, 2)] {
             assert!(copies.add(file, client, words(own, number), None).is_some_and(|lent| lent.is_none()));

@@ -100,7 +100,7 @@ impl<T: Target> Descriptions<T> {
 
     /// Releases all that a client held, which ended; `each` is told what went by that.
     pub fn release_all_of(&self, gone: &Peer, mut each: impl FnMut(T)) {
-        self.table.borrow_mut().forget_copies_of(gone);
+        self.table.borrow_mut().end_copies_of(gone);
         let held = self.table.borrow().held_by(gone);
         for (client, id) in held {
             self.release(client, id, true).last.into_iter().for_each(&mut each);

@@ -145,8 +145,8 @@ impl<T: Target> Table<T> {
         if claims.iter().all(|(_, memory)| has(*memory)) { Ok(()) } else { Err(DescriptionError::Denied) }
     }
 
-    /// A client keeps bytes that it is about to read, from the place at which it reads: that, or the
-    /// description's offset, which it moves by `most` bytes at most. As for
+    /// A client keeps bytes that it is about to read, from the place at which it reads: that, or
+    /// the description's offset, which it moves by `most` bytes at most. As for
     /// `Descriptions::read_and_keep`, and `Invalid` for words that it has not.
     pub fn keep(
         &mut self,
@@ -185,7 +185,7 @@ impl<T: Target> Table<T> {
     }
 
     /// Clients that have ended keep nothing.
-    pub fn forget_copies_of(&mut self, gone: &Peer) {
+    pub fn end_copies_of(&mut self, gone: &Peer) {
         self.copies.remove_all_of(|client| gone.was(client));
     }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_needs_an_offset_finds_it_where_its_client_moved_it() {
+    fn who_needs_an_offset_finds_it_where_its_client_moved_it() {
         type Needs = fn(&mut Table<File>, &Peer, DescriptionId) -> u64;
         let needs: [(Needs, u64); 6] = [
             (|table, peer, id| table.get(peer, id).unwrap().offset(), 33),

@@ -172,15 +172,15 @@ impl Kept {
 
     /// A description is closed.
     pub fn close(&mut self, name: Name) {
-        self.forget(|other| other == name);
+        self.drop_all(|other| other == name);
     }
 
     /// A server knows of nothing that was open before.
     pub fn restarted(&mut self, server: u32) {
-        self.forget(|(other, _)| other == server);
+        self.drop_all(|(other, _)| other == server);
     }
 
-    fn forget(&mut self, is_gone: impl Fn(Name) -> bool) {
+    fn drop_all(&mut self, is_gone: impl Fn(Name) -> bool) {
         self.stretches.iter_mut().for_each(|one| _ = one.take_if(|stretch| is_gone(stretch.name)));
         self.readers.iter_mut().for_each(|one| _ = one.take_if(|reader| is_gone(reader.name)));
     }

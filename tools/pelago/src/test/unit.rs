@@ -104,13 +104,13 @@ fn programs(packages: &[&str], kinds: &[&str], must_run: bool) -> Result<(usize,
     let libraries = child::output(Command::new("rustc").args(["--print", "target-libdir"]), child::SHORT)?;
     let libraries = String::from_utf8(libraries.stdout)?.trim().to_owned();
     let programs: VecDeque<Program> = built.iter().filter_map(|artifact| Program::of(artifact, &libraries)).collect();
-    let (at_once, end) = (std::thread::available_parallelism()?.get(), Instant::now() + LIMIT);
+    let (workers_max, end) = (std::thread::available_parallelism()?.get(), Instant::now() + LIMIT);
     let left = Mutex::new(programs);
     let next = || left.lock().ok().and_then(|mut left| left.pop_front());
     let mut ran = Vec::new();
     std::thread::scope(|scope| {
         let work = || std::iter::from_fn(&next).map(|program| program.run(end)).collect::<Vec<_>>();
-        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..workers_max).map(|_| scope.spawn(work)).collect();
         workers.into_iter().for_each(|worker| ran.extend(worker.join().unwrap_or_default()));
     });
     let (passed, failed) = ran.iter().fold((0, 0), |(passed, failed), ran| (passed + ran.passed, failed + ran.failed));

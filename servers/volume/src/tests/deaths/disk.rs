@@ -59,7 +59,7 @@ impl Disk {
 
     fn lasts(&self, block: u64) -> &Block {
         let base = || &self.base.as_chunks::<BLOCK_BYTES>().0[block as usize];
-        self.lasting.get(&block).map_or_else(base, |bytes| bytes)
+        self.lasting.get(&block).map_or_else(base, Rc::as_ref)
     }
 
     pub fn read(&self, block: u64) -> &Block {

@@ -1,7 +1,7 @@
 //! Tier 3: files that are read piece by piece, in memory and on a disk (`file_pieces.c`): a program
-//! reads what is there, whoever changes it, though its proxy keeps what comes next (decision 96);
-//! and the next piece begins where it has to, whoever else has the description. The program passes
-//! on this machine, too.
+//! reads what is there, though others change it and its proxy keeps what comes next (decision 96);
+//! and the next piece begins where it has to, though others have the description, too. The program
+//! passes on this machine as well.
 
 use super::checks;
 use super::volume::Disk;

@@ -122,7 +122,14 @@ impl Disk {
     }
 
     /// The same with a program of checks, to be called as /checks; it may write to the volume.
-    pub fn boot_checks(&self, bench: &Bench, machine: MachineType, cpus: u32, source: &str, script: &str) -> Result<Guest> {
+    pub fn boot_checks(
+        &self,
+        bench: &Bench,
+        machine: MachineType,
+        cpus: u32,
+        source: &str,
+        script: &str,
+    ) -> Result<Guest> {
         let program = checks::compile(source)?;
         self.boot_with(bench, machine, cpus, false, script, |root, _| {
             root.file("root/checks", 0o755, program);
