@@ -62,6 +62,7 @@ const MODULES: &[Module] = &[
     Module::alone("lib/ring"),
     Module::alone("lib/semaphore"),
     Module::alone("lib/system"),
+    Module::alone("lib/threads"),
     Module::alone("lib/wiring"),
 ];
 
