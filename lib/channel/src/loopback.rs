@@ -14,7 +14,7 @@ use crate::server::ServerChannel;
 
 #[repr(C, align(4096))]
 #[derive(Clone)]
-struct Page(pub [u8; 4096]);
+struct Page([u8; 4096]);
 
 /// Memory of a fresh channel, once for each of `views`: client, server, and a monitor that raises
 /// generations, for instance. The views share the bytes and free them with the last.

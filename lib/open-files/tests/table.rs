@@ -70,10 +70,10 @@ fn an_offset_is_none_that_is_negative() {
     let (mut table, [one, _]) = table();
     let id = table.add(&one, File(None), open::READ);
     let open = table.get(&one, id).unwrap();
-    assert_eq!((open.seek(10, -3), open.offset), (Ok(7), 7));
+    assert_eq!((open.seek(10, -3), open.offset()), (Ok(7), 7));
     let last = i64::MAX as u64;
     for (base, moved) in [(10, -11), (last, 1), (u64::MAX, i64::MAX)] {
-        assert_eq!((open.seek(base, moved), open.offset), (Err(Error::Invalid), 7), "{base} {moved}");
+        assert_eq!((open.seek(base, moved), open.offset()), (Err(Error::Invalid), 7), "{base} {moved}");
     }
     assert_eq!((open.seek(last, 0), open.seek(3, -3)), (Ok(last), Ok(0)));
 }

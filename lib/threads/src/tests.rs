@@ -175,7 +175,8 @@ extern "C" fn faulty(_: u64) -> u64 {
         let exception = control().byte_add(offset_of!(ControlPage, exception)).cast::<ExceptionInfo>();
         (*exception).vector = PAGE_FAULT;
         control().byte_add(offset_of!(ControlPage, in_proxy)).cast::<u64>().write_volatile(ControlPage::INSIDE);
-        core::mem::transmute::<usize, extern "C" fn() -> u64>(UPCALL.get() as usize)()
+        let entry = core::ptr::with_exposed_provenance::<()>(UPCALL.get() as usize);
+        core::mem::transmute::<*const (), extern "C" fn() -> !>(entry)()
     }
 }
 
