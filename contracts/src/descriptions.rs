@@ -197,6 +197,9 @@ pub mod kept {
     pub const READ: usize = 4;
     /// Bytes of all.
     pub const BYTES: usize = 8;
+    /// Bytes at the end of a bulk area that are for such words: a page, which is there once it is
+    /// used. What is before it is for data.
+    pub const AREA_BYTES: u32 = 4096;
 }
 
 /// What kind of thing it is.

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use abi::start::{CoreSet, Entrance};
 use contracts::blocks::DESK_BYTES;
+use contracts::descriptions::kept;
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
 use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use, Workers};
@@ -40,8 +41,10 @@ const BLOCKS: &str = "blocks";
 /// Slots of each ring and bulk bytes of a contract's channels.
 pub fn layout(contract: &str) -> (u32, u32) {
     match contract {
-        // Data of reads and writes; one read or write is at most this long.
-        "descriptions" | "sockets" => (64, 64 << 10),
+        // Data of reads and writes, one of which is at most this long; behind it words of what the
+        // client keeps of files (`contracts::descriptions::kept`).
+        "descriptions" => (64, (64 << 10) + kept::AREA_BYTES),
+        "sockets" => (64, 64 << 10),
         // Batches of packet references.
         "network" | "packets" => (128, 0),
         _ => (64, 0),
@@ -506,7 +509,7 @@ mod tests {
             let ChannelPlan { ring_slots, bulk_bytes, .. } = plan(1, contract, ("a", 0), ("b", 0));
             (ring_slots, bulk_bytes)
         };
-        assert_eq!(["descriptions", "sockets"].map(of), [(64, 65_536); 2]);
+        assert_eq!(["descriptions", "sockets"].map(of), [(64, 69_632), (64, 65_536)]);
         assert_eq!(["network", "packets"].map(of), [(128, 0); 2]);
         assert_eq!(of("names"), (64, 0));
     }

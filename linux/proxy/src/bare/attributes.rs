@@ -19,8 +19,6 @@ use super::{fd, files, kept, user};
 /// XATTR_NAME_MAX, XATTR_SIZE_MAX and XATTR_LIST_MAX of Linux.
 const NAME_BYTES_MAX: u64 = 255;
 const VALUE_BYTES_MAX: u64 = 64 << 10;
-/// More than a file's attributes take: a block.
-const OF_FILE_MAX: u32 = 32 << 10;
 
 /// Of which file a call is.
 pub enum Of {
@@ -120,8 +118,7 @@ async fn ask(
     let client = proxy().server(server::VOLUME)?;
     let bulk = kept::data_area(&client.bulk());
     let _turn = proxy().turn(server::VOLUME).await;
-    // No file has room for so much.
-    bulk.write(0, bytes).map_err(|_| Errno::ENOSPC)?;
+    bulk.write(0, bytes).map_err(|_| Errno::E2BIG)?;
     match answer(client.control(held.id, Control::Attribute(request))).await? {
         ControlReply::Number(count) => take(&bulk, count),
         _ => Ok(0),
@@ -130,7 +127,7 @@ async fn ask(
 
 /// What the bulk area may take of a value or a list.
 fn whole() -> BulkSpan {
-    BulkSpan { offset: 0, length: OF_FILE_MAX }
+    BulkSpan { offset: 0, length: VALUE_BYTES_MAX as u32 }
 }
 
 /// Gives the program so many bytes of the bulk area, or tells how many there are if it has no room

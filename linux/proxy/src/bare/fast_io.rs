@@ -84,7 +84,7 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
         return None;
     }
     let client = proxy().server(server).ok()?;
-    let bulk = client.bulk();
+    let bulk = kept::data_area(&client.bulk());
     let turn = proxy().try_turn(server)?;
     let room = count.min(bulk.len() as u64);
     match Question::ask(client.read(id, BulkSpan { offset: 0, length: room as u32 }, None, waits)) {
@@ -98,7 +98,7 @@ pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
     let Some((question, turn)) = proxy().begun.take() else {
         return input_output::read(descriptor, buffer, count, None, None).await;
     };
-    let bulk = proxy().server(turn.server())?.bulk();
+    let bulk = kept::data_area(&proxy().server(turn.server())?.bulk());
     let got = question.answer(answer).await?;
     // The turn lasts until the bytes are taken out.
     put(&bulk, got, buffer, count.min(bulk.len() as u64))
@@ -115,7 +115,7 @@ pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
         return None;
     }
     let client = proxy().server(server).ok()?;
-    let bulk = client.bulk();
+    let bulk = kept::data_area(&client.bulk());
     let turn = proxy().try_turn(server)?;
     user::with_bytes(buffer, count, |bytes| bulk.write(0, bytes)).ok()?.ok()?;
     match Question::ask(client.write(id, BulkSpan { offset: 0, length: count as u32 }, None, waits)) {

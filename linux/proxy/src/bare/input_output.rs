@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use channel::Bulk;
 use contracts::BulkSpan;
 use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence, ready};
 use contracts::process::TerminalAccess;
@@ -75,11 +74,6 @@ async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
     }
 }
 
-/// What of a server's bulk area is for data.
-fn data_area(found: &Description, bulk: Bulk) -> Bulk {
-    if found.is_file() { kept::data_area(&bulk) } else { bulk }
-}
-
 /// One request: as much as the bulk area carries.
 async fn read_once(
     found: &Description,
@@ -96,7 +90,7 @@ async fn read_once(
         return Ok(count);
     }
     let client = proxy().server(server)?;
-    let bulk = data_area(found, client.bulk());
+    let bulk = kept::data_area(&client.bulk());
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
     let ask = async |wait, limit_ns| {
@@ -201,7 +195,7 @@ pub async fn write_description(
         return if at.is_some() { Err(Errno::ESPIPE.into()) } else { counters::write(found, from, wait).await };
     }
     let client = proxy().server(found.server)?;
-    let bulk = data_area(found, client.bulk());
+    let bulk = kept::data_area(&client.bulk());
     let whole = within_limit(found, at, from.len()).await?;
     let mut done = 0;
     loop {

@@ -2,7 +2,7 @@
 //! it says whether the file is still so, and who reads at a description's own offset says by
 //! another how far it came (`contracts::descriptions::kept`).
 //!
-//! The words lie at the end of a server's bulk area, one pair for each place. A process of several
+//! The words lie behind the data of a server's bulk area, one pair for each place. A process of several
 //! threads reads so at places only: two of them may move an offset at once.
 
 use channel::Bulk;
@@ -19,16 +19,15 @@ use super::user::Target;
 use super::wait::answer_of;
 use super::{shared_files, threads};
 
-/// Bytes of the words.
-const WORDS_BYTES: usize = PLACES * kept::BYTES;
+const _: () = assert!(PLACES * kept::BYTES <= kept::AREA_BYTES as usize);
 
-/// The part of a bulk area of a server of files that is for data.
+/// The part of a bulk area that is for data.
 pub fn data_area(bulk: &Bulk) -> Bulk {
-    bulk.part(0, bulk.len().saturating_sub(WORDS_BYTES)).unwrap_or_else(|_| bulk.clone())
+    bulk.part(0, words(bulk, 0)).unwrap_or_else(|_| bulk.clone())
 }
 
 fn words(bulk: &Bulk, place: usize) -> usize {
-    bulk.len().saturating_sub(WORDS_BYTES) + place * kept::BYTES
+    bulk.len().saturating_sub(kept::AREA_BYTES as usize) + place * kept::BYTES
 }
 
 fn name(found: &Description) -> Name {
