@@ -2,8 +2,8 @@
 //! it says whether the file is still so, and who reads at a description's own offset says by
 //! another how far it came (`contracts::descriptions::kept`).
 //!
-//! The words lie behind the data of a server's bulk area, one pair for each place. A process of several
-//! threads reads so at places only: two of them may move an offset at once.
+//! The words lie behind the data of a server's bulk area, one pair for each place. A process of
+//! several threads reads so at places only: two of them may move an offset at once.
 
 use channel::Bulk;
 use contracts::BulkSpan;
