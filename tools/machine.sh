@@ -241,15 +241,15 @@ build_sysroot() {
     for program in rustc rustdoc; do
         write_wrapper "$making/bin/$program" "$prefix/usr/bin/$program" "--sysroot $own_rust"
     done
-    for program in cargo cargo-fmt cargo-clippy rustfmt; do
+    for program in cargo cargo-fmt cargo-clippy clippy-driver rustfmt; do
         write_wrapper "$making/bin/$program" "$prefix/usr/bin/$program" ""
     done
     write_wrapper "$making/bin/rust-lld" "$prefix/usr/bin/lld-22" ""
     mv "$making" "$own_rust"
 }
 
-# write_wrapper FILE PROGRAM ARGUMENTS. SYSROOT is for clippy-driver, which cargo-clippy calls from
-# its own folder and not by PATH.
+# write_wrapper FILE PROGRAM ARGUMENTS. SYSROOT is for clippy-driver: cargo-clippy calls it from its
+# own folder and not by PATH.
 write_wrapper() {
     {
         printf '#!/bin/sh\nexport SYSROOT="%s"\n' "$own_rust"

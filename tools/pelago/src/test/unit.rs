@@ -34,19 +34,9 @@ pub fn test_changed() -> Result<(usize, usize)> {
 
 /// Runs those of the packages that are meant; of each kind some, if they `must_run`.
 fn test_some(metadata: &Metadata, must_run: bool, is_meant: impl Fn(&Package) -> bool) -> Result<(usize, usize)> {
-    let has_library =
-        |package: &Package| package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro());
-    let all = metadata.workspace_packages();
-    let meant: Vec<&Package> = all.into_iter().filter(|package| is_meant(package)).collect();
-    // The guest's binaries cannot be linked for the host, so they are left out.
-    let names = |is_it: &dyn Fn(&Package) -> bool| -> Vec<&str> {
-        meant.iter().copied().filter(|package| is_it(package)).map(|package| package.name.as_str()).collect()
-    };
-    let tested = names(&|package| has_library(package) || build::is_host_only(metadata, package));
-    let shown = names(&|package| {
-        let folder = package.manifest_path.parent();
-        has_library(package) && folder.is_some_and(|folder| has_examples(folder.join("src").as_std_path()))
-    });
+    let mut meant = metadata.workspace_packages();
+    meant.retain(|package| is_meant(package));
+    let tested = tested(metadata, &meant);
     let mut kinds = vec!["--tests"];
     // Cargo refuses to look for what no package has.
     if meant.iter().any(|package| has_library(package)) {
@@ -56,8 +46,37 @@ fn test_some(metadata: &Metadata, must_run: bool, is_meant: impl Fn(&Package) ->
         kinds.extend(["--bin", TOOL]);
     }
     let tests = programs(&tested, &kinds, must_run)?;
-    let examples = examples(&shown);
+    meant.retain(|package| {
+        let folder = package.manifest_path.parent();
+        has_library(package) && folder.is_some_and(|folder| has_examples(folder.join("src").as_std_path()))
+    });
+    let examples = examples(&names(&meant));
     Ok((tests.0 + examples.0, tests.1 + examples.1))
+}
+
+/// Whether lints find nothing in the host's code and its tests. They are built as they are when
+/// they are run.
+pub fn lint(metadata: &Metadata) -> Result<bool> {
+    let packages = metadata.workspace_packages();
+    let kinds = ["--tests", "--lib", "--bin", TOOL, "--bin", "measure", "--bin", "pelago-sim"];
+    let mut cargo = cargo_test(&tested(metadata, &packages), &kinds);
+    cargo.args(["--no-run", "--quiet"]);
+    cargo::is_clean(cargo)
+}
+
+/// Those with tests for the host: the guest's binaries cannot be linked for it.
+fn tested<'m>(metadata: &Metadata, packages: &[&'m Package]) -> Vec<&'m str> {
+    let mut tested = packages.to_vec();
+    tested.retain(|package| has_library(package) || build::is_host_only(metadata, package));
+    names(&tested)
+}
+
+fn has_library(package: &Package) -> bool {
+    package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro())
+}
+
+fn names<'m>(packages: &[&'m Package]) -> Vec<&'m str> {
+    packages.iter().map(|package| package.name.as_str()).collect()
 }
 
 /// This package, whose tests are a binary's.
@@ -80,7 +99,7 @@ fn has_examples(sources: &Path) -> bool {
 /// Cargo's words for tests of the packages, with debug assertions.
 fn cargo_test(packages: &[&str], kinds: &[&str]) -> Command {
     let mut cargo = cargo::command(&["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"]);
-    cargo.args(packages.iter().flat_map(|package| ["-p", package])).args(kinds);
+    cargo::lint(&mut cargo).args(packages.iter().flat_map(|package| ["-p", package])).args(kinds);
     cargo
 }
 

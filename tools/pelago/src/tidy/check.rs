@@ -3,6 +3,7 @@
 
 use crate::host::place;
 use crate::image::build;
+use crate::test::unit;
 use crate::tidy::{self, size};
 use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};
@@ -11,29 +12,9 @@ use std::process::{Command, ExitCode};
 pub fn run() -> Result<ExitCode> {
     let metadata = build::workspace()?;
     let mut sound = cargo("format", &["fmt", "--all", "--", "--check"])?;
-    let libraries = metadata
-        .workspace_packages()
-        .into_iter()
-        .filter(|package| package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro()));
-    let mut host = vec![
-        "clippy",
-        "--quiet",
-        "--target-dir",
-        "target/host",
-        "--lib",
-        "--bin",
-        "pelago-tool",
-        "--bin",
-        "measure",
-        "--bin",
-        "pelago-sim",
-        "--tests",
-        "-p",
-        "pelago-tool",
-    ];
-    libraries.for_each(|package| host.extend(["-p", package.name.as_str()]));
-    host.extend(["--", "-D", "warnings"]);
-    sound &= cargo("lints, host", &host)?;
+    let host = unit::lint(&metadata)?;
+    report("lints, host", host);
+    sound &= host;
     let programs = build::guest_packages(&metadata);
     if !programs.is_empty() {
         let mut guest =

@@ -34,7 +34,8 @@ const ROUNDS: [&[&str]; 8] = [
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(3, "crypto/keep".into(), |_| keep()),
-        Scenario::shared(3, "crypto/others/512".into(), |_| others("512")),
+        // As the next one, with sectors of another size.
+        Scenario::shared(3, "crypto/others/512".into(), |_| others("512")).by_night(true),
         Scenario::shared(3, "crypto/others/4096".into(), |_| others("4096")),
         Scenario::shared(3, "crypto/kill".into(), |_| kill()),
     ]

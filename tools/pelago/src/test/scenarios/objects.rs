@@ -70,9 +70,10 @@ pub fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::shared(1, format!("objects/gang/q35/{GANG_CPUS}"), gang));
     for processor in PROCESSORS {
         let name = format!("objects/cpu/{processor}/{PROCESSOR_CPUS}");
-        all.push(Scenario::shared(1, name, move |bench| {
+        let objects = move |bench: &Bench| {
             objects(bench, MachineType::Q35, PROCESSOR_CPUS, |machine| of_processor(machine, processor))
-        }));
+        };
+        all.push(Scenario::shared(1, name, objects).by_night(true));
         let name = format!("web/cpu/{processor}/{PROCESSOR_CPUS}");
         all.push(Scenario::shared(4, name, move |bench| {
             web::page_on(bench, MachineType::Q35, PROCESSOR_CPUS, |machine| of_processor(machine, processor))

@@ -168,7 +168,7 @@ const CASES: [Case; 23] = [
         ..WEB
     },
     Case { name: "nginx", cpus: 2, beside: ("nginx.conf", NGINX), ..NGINX_CASE },
-    Case { name: "nginx-user", beside: ("nginx.conf", NGINX_USER), ..NGINX_CASE },
+    Case { name: "nginx-user", beside: ("nginx.conf", NGINX_USER), nightly: true, ..NGINX_CASE },
     Case { name: "nginx-alone", cpus: 2, beside: ("nginx.conf", NGINX_ALONE), ..NGINX_CASE },
     Case { name: "nginx-threads", beside: ("nginx.conf", NGINX_THREADS), idle: 200, nightly: true, ..NGINX_CASE },
     Case {
@@ -186,6 +186,7 @@ const CASES: [Case; 23] = [
         kept: Some((KEPT, Answer::Page)),
         ticks: true,
         status: ANY_STATUS,
+        nightly: true,
         ..WEB
     },
     Case {
@@ -298,7 +299,9 @@ pub fn scenarios() -> Vec<Scenario> {
         let other = 3 - case.cpus;
         all.push(of(format!("servers/{}/{other}", case.name), other).by_night(true));
     }
-    all.push(Scenario::shared(3, format!("servers/{}", APPEND_ONLY.name), |_| tools::run(&APPEND_ONLY)));
+    // `disk-servers/redis/encrypted` appends too, and to a disk.
+    let append = |_: &_| tools::run(&APPEND_ONLY);
+    all.push(Scenario::shared(3, format!("servers/{}", APPEND_ONLY.name), append).by_night(true));
     let save = |_: &_| tools::run_with(&SAVE, tools::LARGE_MEMORY);
     all.push(Scenario::shared(3, format!("servers/{}", SAVE.name), save).by_night(true));
     all.push(Scenario::shared(3, "servers/dropbear".into(), |_| shell()));
