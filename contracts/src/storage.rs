@@ -15,12 +15,12 @@ pub enum StorageError {
 }
 
 /// Asked by who ends the machine. Order: as sent. Limits: none. Rights: the console.
-#[contract(name = "storage", version = 1)]
+#[contract(name = "storage", version = 2)]
 pub trait Storage {
     /// The machine is about to end. Answered when all that was written before it was asked survives
     /// the loss of power, and is left as after an orderly end. What is written afterwards may be
-    /// refused, or lost. If its server ends meanwhile the next one answers, for what that has: what
-    /// was not synced went with the one before. `Io`.
-    #[op(repeatable)]
+    /// refused, or lost. A server's successor is not asked again by itself: it has what was synced
+    /// and cannot know what else was lost with the one before. `Io`.
+    #[op]
     async fn close(&self) -> Result<(), StorageError>;
 }
