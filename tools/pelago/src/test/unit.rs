@@ -45,13 +45,11 @@ fn test_some(metadata: &Metadata, must_run: bool, is_meant: impl Fn(&Package) ->
     if tested.contains(&TOOL) {
         kinds.extend(["--bin", TOOL]);
     }
-    let tests = programs(&tested, &kinds, must_run)?;
     meant.retain(|package| {
         let folder = package.manifest_path.parent();
         has_library(package) && folder.is_some_and(|folder| has_examples(folder.join("src").as_std_path()))
     });
-    let examples = examples(&names(&meant));
-    Ok((tests.0 + examples.0, tests.1 + examples.1))
+    programs(&tested, &kinds, &meant, must_run)
 }
 
 /// Whether lints find nothing in the host's code and its tests. They are built as they are when
@@ -82,16 +80,20 @@ fn names<'m>(packages: &[&'m Package]) -> Vec<&'m str> {
 /// This package, whose tests are a binary's.
 const TOOL: &str = env!("CARGO_PKG_NAME");
 
-/// A source of the folder has code in its documentation. Cargo would build and run a program for
-/// each crate that has none, too.
+/// A source of the folder has code in its documentation.
 fn has_examples(sources: &Path) -> bool {
-    let is_example = |line: &str| ["//! ```", "/// ```"].iter().any(|start| line.trim_start().starts_with(start));
+    let fence = |line: &str| {
+        let line = line.trim_start();
+        ["//! ```", "/// ```"].iter().find_map(|start| line.strip_prefix(start)).map(str::to_owned)
+    };
+    // Every other fence begins something.
+    let has_example = |text: &str| text.lines().filter_map(fence).step_by(2).any(|language| language != "text");
     let entries = std::fs::read_dir(sources).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
         true => has_examples(&path),
         false => {
             let is_source = path.extension().is_some_and(|end| end == "rs");
-            is_source && std::fs::read_to_string(&path).is_ok_and(|text| text.lines().any(is_example))
+            is_source && std::fs::read_to_string(&path).is_ok_and(|text| has_example(&text))
         }
     })
 }
@@ -103,9 +105,9 @@ fn cargo_test(packages: &[&str], kinds: &[&str]) -> Command {
     cargo
 }
 
-/// Builds programs of tests, then runs them, as many at a time as there are cores: some end with
-/// one long test. Cargo would run one after another.
-fn programs(packages: &[&str], kinds: &[&str], must_run: bool) -> Result<(usize, usize)> {
+/// Builds programs of tests, then runs them and the examples of those that have some, as many at a
+/// time as there are cores: some end with one long test. Cargo would run one after another.
+fn programs(packages: &[&str], kinds: &[&str], shown: &[&Package], must_run: bool) -> Result<(usize, usize)> {
     const WHAT: &str = "unit tests";
     if packages.is_empty() && !must_run {
         return Ok((0, 0));
@@ -122,7 +124,9 @@ fn programs(packages: &[&str], kinds: &[&str], must_run: bool) -> Result<(usize,
     };
     let libraries = child::output(Command::new("rustc").args(["--print", "target-libdir"]), child::SHORT)?;
     let libraries = String::from_utf8(libraries.stdout)?.trim().to_owned();
-    let programs: VecDeque<Program> = built.iter().filter_map(|artifact| Program::of(artifact, &libraries)).collect();
+    let programs = built.iter().filter_map(|artifact| Program::of(artifact, &libraries));
+    let examples = shown.iter().filter_map(|package| Program::of_examples(package, &built));
+    let programs: VecDeque<Program> = programs.chain(examples).collect();
     let (workers_max, end) = (std::thread::available_parallelism()?.get(), Instant::now() + LIMIT);
     let left = Mutex::new(programs);
     let next = || left.lock().ok().and_then(|mut left| left.pop_front());
@@ -180,6 +184,26 @@ impl Program {
         Some(Program { name: artifact.target.name.clone(), command })
     }
 
+    /// The examples of a library's documentation, with the libraries that a build made. Cargo would
+    /// build those anew, for fewer packages need fewer features of what they stand on.
+    fn of_examples(package: &Package, built: &[Artifact]) -> Option<Program> {
+        let target = package.targets.iter().find(|target| target.is_lib())?;
+        let mut command = Command::new("rustdoc");
+        command.args(["--test", "--edition", package.edition.as_str(), "--crate-name", &target.name]);
+        for library in built.iter().filter(|artifact| artifact.target.is_lib() && !artifact.profile.test) {
+            for file in library.filenames.iter().filter(|file| file.extension() == Some("rlib")) {
+                let folder = file.parent().filter(|_| library.target.name == target.name);
+                folder.into_iter().for_each(|folder| _ = command.arg("-L").arg(format!("dependency={folder}")));
+                // Of crates of the workspace alone an example may be.
+                if library.package_id.repr.contains("path+file:") {
+                    command.arg("--extern").arg(format!("{}={file}", library.target.name));
+                }
+            }
+        }
+        command.arg(&target.src_path).current_dir(package.manifest_path.parent()?);
+        Some(Program { name: format!("examples of {}", target.name), command })
+    }
+
     fn run(mut self, end: Instant) -> Ran {
         let start = Instant::now();
         let output = child::output(&mut self.command, end.saturating_duration_since(start));
@@ -200,26 +224,6 @@ impl Program {
         let told = format!("FAIL {}: {}\n{lines}{}", self.name, output.status, String::from_utf8_lossy(&output.stderr));
         Ran { passed, failed: failed.max(1), ..failure(told) }
     }
-}
-
-/// Builds the examples and runs them, as cargo does.
-fn examples(packages: &[&str]) -> (usize, usize) {
-    const WHAT: &str = "examples";
-    if packages.is_empty() {
-        return (0, 0);
-    }
-    let output = match child::output(&mut cargo_test(packages, &["--doc"]), LIMIT) {
-        Ok(output) => output,
-        Err(error) => return unfinished(WHAT, &error),
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (passed, failed) = count_results(&text);
-    if output.status.success() {
-        println!("ok   {passed} {WHAT}");
-        return (passed, failed);
-    }
-    print!("FAIL {WHAT}:\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    (passed, failed.max(1))
 }
 
 fn unfinished(what: &str, error: &anyhow::Error) -> (usize, usize) {
@@ -277,6 +281,7 @@ mod tests {
             |name: &str, text: &str| crate::host::files::write(&folder.path().join(name), text.as_bytes()).unwrap();
         write("lib.rs", "//! Words.\nlet text = \"/// ```\";\n");
         write("deep/notes.md", "/// ```\n");
+        write("drawn.rs", "//! ```text\n//! a > b\n//! ```\n");
         assert!(!has_examples(folder.path()));
         write("deep/more.rs", "impl X {\n    /// ```\n    /// x();\n    /// ```\n}\n");
         assert!(has_examples(folder.path()));
