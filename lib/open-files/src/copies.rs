@@ -6,7 +6,8 @@
 //! file waits for nobody: it stores a word for each who keeps some of it. Gray and Cheriton's
 //! leases, without their terms: a word that is stored is seen by the next who looks.
 //!
-//! Invariant: words of a client are of one file, and a file's list has them once.
+//! Words are known by where they lie: a client has one bulk area, and components have no id of
+//! their own. Invariant: words are of one file, and a file's list has them once.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,7 +27,14 @@ pub struct Words {
     at: usize,
 }
 
+/// Where words lie: the bulk area, by its address, and where in that.
+type Place = (u64, usize);
+
 impl Words {
+    fn place(&self) -> Place {
+        (self.bulk.address(), self.at)
+    }
+
     /// `None` if they do not lie in the client's bulk area as words do.
     pub fn new(bulk: &Bulk, at: u32) -> Option<Words> {
         let at = at as usize;
@@ -72,9 +80,9 @@ impl Lent {
 #[derive(Default)]
 pub struct Copies {
     /// Who keeps bytes of a file.
-    by_file: BTreeMap<FileId, Vec<(u64, Words)>>,
-    /// What a client's words are for, by where they are.
-    uses: BTreeMap<(u64, usize), Use>,
+    by_file: BTreeMap<FileId, Vec<Words>>,
+    /// What words are for.
+    uses: BTreeMap<Place, Use>,
 }
 
 /// What words are for.
@@ -89,45 +97,40 @@ impl Copies {
     /// A client keeps bytes of a file from now on. Gives the words for the description whose offset
     /// it moves by up to so many bytes, if it does. `None`: it keeps as much as it may. What the
     /// words were for before has to be [over](Copies::end).
-    pub fn add(
-        &mut self,
-        file: FileId,
-        client: u64,
-        words: Words,
-        lent: Option<(DescriptionId, u32)>,
-    ) -> Option<Option<Lent>> {
-        if self.uses.range((client, 0)..=(client, usize::MAX)).count() >= COPIES_MAX {
+    pub fn add(&mut self, file: FileId, words: Words, lent: Option<(DescriptionId, u32)>) -> Option<Option<Lent>> {
+        let (area, _) = words.place();
+        if self.uses.range((area, 0)..=(area, usize::MAX)).count() >= COPIES_MAX {
             return None;
         }
         words.begin();
         let of_offset = lent.map(|(_, most)| Lent { words: words.clone(), most });
-        self.uses.insert((client, words.at), Use { file: Some(file), lent: lent.map(|(id, _)| id) });
-        self.by_file.entry(file).or_default().push((client, words));
+        self.uses.insert(words.place(), Use { file: Some(file), lent: lent.map(|(id, _)| id) });
+        self.by_file.entry(file).or_default().push(words);
         Some(of_offset)
     }
 
     /// Bytes or the size of a file are others now, for all who ask the server from now on: who
     /// keeps some hears it.
     pub fn changed(&mut self, file: FileId) {
-        for (client, words) in self.by_file.remove(&file).into_iter().flatten() {
+        for words in self.by_file.remove(&file).into_iter().flatten() {
             words.end();
-            if let Some(used) = self.uses.get_mut(&(client, words.at)) {
+            if let Some(used) = self.uses.get_mut(&words.place()) {
                 used.file = None;
             }
         }
     }
 
-    /// What a client's words were for is over. Gives the description whose offset it moved.
-    pub fn end(&mut self, client: u64, words: &Words) -> Option<DescriptionId> {
-        self.remove(client, words.at)?.lent
+    /// What words were for is over. Gives the description whose offset their client moved.
+    pub fn end(&mut self, words: &Words) -> Option<DescriptionId> {
+        self.remove(words.place())?.lent
     }
 
-    fn remove(&mut self, client: u64, at: usize) -> Option<Use> {
-        let used = self.uses.remove(&(client, at))?;
+    fn remove(&mut self, place: Place) -> Option<Use> {
+        let used = self.uses.remove(&place)?;
         if let Some(file) = used.file
             && let Some(all) = self.by_file.get_mut(&file)
         {
-            all.retain(|(other, words)| (*other, words.at) != (client, at));
+            all.retain(|words| words.place() != place);
             if all.is_empty() {
                 self.by_file.remove(&file);
             }
@@ -135,10 +138,11 @@ impl Copies {
         Some(used)
     }
 
-    /// Clients that have ended keep nothing.
-    pub fn remove_all_of(&mut self, has_ended: impl Fn(u64) -> bool) {
-        let gone: Vec<_> = self.uses.keys().copied().filter(|(client, _)| has_ended(*client)).collect();
-        gone.into_iter().for_each(|(client, at)| _ = self.remove(client, at));
+    /// A client that has ended keeps nothing: its bulk area is another's from now on, or nobody's.
+    pub fn remove_all_in(&mut self, bulk: &Bulk) {
+        let area = bulk.address();
+        let gone: Vec<_> = self.uses.range((area, 0)..=(area, usize::MAX)).map(|(place, _)| *place).collect();
+        gone.into_iter().for_each(|place| _ = self.remove(place));
     }
 }
 
@@ -166,14 +170,15 @@ mod tests {
     #[test]
     fn who_keeps_bytes_of_a_file_hears_that_it_changes() {
         let (mut copies, one, other) = (Copies::default(), area(), area());
-        for (file, client, own, number) in [(7, 1, &one, 0), (7, 2, &other, 1), (8, 1, &one, 2)] {
-            assert!(copies.add(file, client, words(own, number), None).is_some_and(|lent| lent.is_none()));
+        // At the same place of two areas, too.
+        for (file, own, number) in [(7, &one, 0), (7, &other, 0), (8, &one, 2)] {
+            assert!(copies.add(file, words(own, number), None).is_some_and(|lent| lent.is_none()));
             assert_eq!(own.load_u32(number as usize * kept::BYTES + kept::OVER), Ok(0));
         }
         copies.changed(9);
         assert!(over(&one).is_empty() && over(&other).is_empty());
         copies.changed(7);
-        assert_eq!((over(&one), over(&other)), (vec![0], vec![1]));
+        assert_eq!((over(&one), over(&other)), (vec![0], vec![0]));
         // Once: the client has not asked again.
         one.store_u32(kept::OVER, 0).unwrap();
         copies.changed(7);
@@ -186,27 +191,27 @@ mod tests {
     #[test]
     fn words_are_for_one_thing_at_a_time() {
         let (mut copies, own) = (Copies::default(), area());
-        assert!(copies.add(7, 1, words(&own, 0), Some((5, 10))).flatten().is_some());
-        assert_eq!(copies.end(1, &words(&own, 0)), Some(5));
-        assert_eq!(copies.end(1, &words(&own, 0)), None);
-        assert!(copies.add(8, 1, words(&own, 0), None).is_some());
+        assert!(copies.add(7, words(&own, 0), Some((5, 10))).flatten().is_some());
+        assert_eq!(copies.end(&words(&own, 0)), Some(5));
+        assert_eq!(copies.end(&words(&own, 0)), None);
+        assert!(copies.add(8, words(&own, 0), None).is_some());
         copies.changed(7);
         assert!(over(&own).is_empty());
         copies.changed(8);
         assert_eq!(over(&own), [0]);
         // An offset is lent beyond a change of the file.
-        assert!(copies.add(9, 1, words(&own, 1), Some((6, 10))).is_some());
+        assert!(copies.add(9, words(&own, 1), Some((6, 10))).is_some());
         copies.changed(9);
-        assert_eq!(copies.end(1, &words(&own, 1)), Some(6));
+        assert_eq!(copies.end(&words(&own, 1)), Some(6));
     }
 
     #[test]
     fn a_client_keeps_little_and_has_words_of_its_own() {
-        let (mut copies, own) = (Copies::default(), area());
-        let mut add = |client, number| copies.add(7, client, words(&own, number), None).is_some();
-        assert!((0..COPIES_MAX as u32).all(|number| add(1, number)));
-        assert!(!add(1, COPIES_MAX as u32), "one more");
-        assert!(add(2, 0), "another client");
+        let (mut copies, own, other) = (Copies::default(), area(), area());
+        let mut add = |area, number| copies.add(7, words(area, number), None).is_some();
+        assert!((0..COPIES_MAX as u32).all(|number| add(&own, number)));
+        assert!(!add(&own, COPIES_MAX as u32), "one more");
+        assert!(add(&other, 0), "another client");
         for wrong in [2, 252, 256, u32::MAX - 3, u32::MAX] {
             assert!(Words::new(&own, wrong).is_none(), "{wrong}");
         }
@@ -214,14 +219,14 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_client_that_has_ended() {
-        let (mut copies, own) = (Copies::default(), area());
-        for (file, client, number) in [(7, 1, 0), (8, 1, 1), (7, 2, 2)] {
-            assert!(copies.add(file, client, words(&own, number), Some((1, 1))).is_some());
+        let (mut copies, gone, own) = (Copies::default(), area(), area());
+        for (file, area, number) in [(7, &gone, 0), (8, &gone, 1), (7, &own, 0)] {
+            assert!(copies.add(file, words(area, number), Some((1, 1))).is_some());
         }
-        copies.remove_all_of(|client| client == 1);
+        copies.remove_all_in(&gone);
         assert_eq!((copies.uses.len(), copies.by_file.len()), (1, 1));
         copies.changed(7);
-        assert_eq!(over(&own), [2]);
+        assert_eq!((over(&gone), over(&own)), (vec![], vec![0]));
     }
 
     #[test]
@@ -229,7 +234,7 @@ mod tests {
         let own = area();
         for (read, moved) in [(0, 0), (3, 3), (10, 10), (u32::MAX, 10)] {
             let mut copies = Copies::default();
-            let lent = copies.add(7, 1, words(&own, 0), Some((5, 10))).flatten().unwrap();
+            let lent = copies.add(7, words(&own, 0), Some((5, 10))).flatten().unwrap();
             assert_eq!(own.load_u32(kept::READ), Ok(0));
             own.store_u32(kept::READ, read).unwrap();
             assert_eq!(lent.take_back(), moved, "{read}");

@@ -165,14 +165,14 @@ impl<T: Target> Table<T> {
             return Err(DescriptionError::Busy);
         }
         let words = Words::new(&peer.bulk(), words).ok_or(DescriptionError::Invalid)?;
-        let before = self.copies.end(peer.id(), &words);
+        let before = self.copies.end(&words);
         if let Some(open) = before.and_then(|before| self.open.get_mut(&before)) {
             open.offset();
         }
         // Its own is looked up before the words are for something new.
         let offset = if at.is_none() { self.get(peer, id)?.offset() } else { 0 };
         let lent = at.is_none().then_some((id, most));
-        let lent = self.copies.add(file, peer.id(), words, lent).ok_or(DescriptionError::TooMany)?;
+        let lent = self.copies.add(file, words, lent).ok_or(DescriptionError::TooMany)?;
         if lent.is_some() {
             self.get(peer, id)?.lent = lent;
         }
@@ -184,9 +184,9 @@ impl<T: Target> Table<T> {
         self.copies.changed(file);
     }
 
-    /// Clients that have ended keep nothing.
+    /// A client that has ended keeps nothing.
     pub fn end_copies_of(&mut self, gone: &Peer) {
-        self.copies.remove_all_of(|client| gone.was(client));
+        self.copies.remove_all_in(&gone.bulk());
     }
 
     /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
