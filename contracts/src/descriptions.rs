@@ -179,18 +179,18 @@ impl Watched {
     }
 }
 
-/// What a client may keep of a file: the answer of [`Descriptions::read_and_keep`].
+/// What was copied of a file, for a client to keep: the answer of [`Descriptions::read_and_keep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Copied {
     /// Place of the first byte in the file.
     pub from: u64,
     /// Bytes; fewer than were asked for, if the file ends behind them.
     pub count: u32,
 }
 
-/// Words in the client's bulk that go with what it keeps ([`Descriptions::read_and_keep`]), as
+/// Words in the client's bulk that go with such a copy ([`Descriptions::read_and_keep`]), as
 /// bytes from the first one. Each has 32 bits, which the server sets to 0 when it is asked.
-pub mod kept {
+pub mod copy_words {
     /// Not 0: it may not be given any more. The server's to write.
     pub const OVER: usize = 0;
     /// So many bytes were read of it at the description's own offset. The client's to write.
@@ -399,12 +399,12 @@ pub trait Descriptions {
     ) -> Result<u32, DescriptionError>;
 
     /// As `read` of a file, whose bytes the client may keep: it answers its program's reads of them
-    /// itself, as long as the word [`kept::OVER`] at `words` of its bulk is 0. Before the server
-    /// answers whatever changes bytes or size of the file, that is 1. Without `at` the offset moves
-    /// as the client says by the word [`kept::READ`]: the server looks there when it needs it, and
-    /// what was kept is over then. What the words were for before is over. `Busy`: somebody may
-    /// change the bytes, or move the offset, without the server; `TooMany`: the client keeps as
-    /// much as it may; `NotSupported`: it is no file.
+    /// itself, as long as the word [`copy_words::OVER`] at `words` of its bulk is 0. Before the
+    /// server answers whatever changes bytes or size of the file, that is 1. Without `at` the
+    /// offset moves as the client says by the word [`copy_words::READ`]: the server looks there
+    /// when it needs it, and what was kept is over then. What the words were for before is over.
+    /// `Busy`: somebody may change the bytes, or move the offset, without the server; `TooMany`:
+    /// the client keeps as much as it may; `NotSupported`: it is no file.
     #[op]
     async fn read_and_keep(
         &self,
@@ -412,7 +412,7 @@ pub trait Descriptions {
         span: BulkSpan,
         at: Option<u64>,
         words: u32,
-    ) -> Result<Kept, DescriptionError> {
+    ) -> Result<Copied, DescriptionError> {
         Err(DescriptionError::NotSupported)
     }
 

@@ -1,10 +1,10 @@
 //! Which clients keep bytes of which files, and are to hear when those change; and whose offsets
 //! they move themselves.
 //!
-//! A client that keeps bytes has words in its bulk area (`contracts::descriptions::kept`); it looks
-//! there each time before it gives them to its program. So who reads asks nobody, and who changes a
-//! file waits for nobody: it stores a word for each who keeps some of it. Gray and Cheriton's
-//! leases, without their terms: a word that is stored is seen by the next who looks.
+//! A client that keeps bytes has words in its bulk area (`contracts::descriptions::copy_words`); it
+//! looks there each time before it gives them to its program. So who reads asks nobody, and who
+//! changes a file waits for nobody: it stores a word for each who keeps some of it. Gray and
+//! Cheriton's leases, without their terms: a word that is stored is seen by the next who looks.
 //!
 //! Words are known by where they lie: a client has one bulk area, and components have no id of
 //! their own. Invariant: words are of one file, and a file's list has them once.
@@ -13,7 +13,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use channel::{Bulk, OutOfBounds};
-use contracts::descriptions::{DescriptionId, kept};
+use contracts::descriptions::{DescriptionId, copy_words};
 
 use crate::FileId;
 
@@ -38,13 +38,14 @@ impl Words {
     /// `None` if they do not lie in the client's bulk area as words do.
     pub fn new(bulk: &Bulk, at: u32) -> Option<Words> {
         let at = at as usize;
-        let are_there = [kept::OVER, kept::READ].iter().all(|word| bulk.load_u32(at.saturating_add(*word)).is_ok());
+        let are_there =
+            [copy_words::OVER, copy_words::READ].iter().all(|word| bulk.load_u32(at.saturating_add(*word)).is_ok());
         are_there.then(|| Words { bulk: bulk.clone(), at })
     }
 
     /// They are for something new.
     fn begin(&self) {
-        for word in [kept::READ, kept::OVER] {
+        for word in [copy_words::READ, copy_words::OVER] {
             // Where they lie was looked at.
             let (Ok(()) | Err(OutOfBounds)) = self.bulk.store_u32(self.at + word, 0);
         }
@@ -52,12 +53,12 @@ impl Words {
 
     /// What is kept may not be given any more.
     fn end(&self) {
-        let (Ok(()) | Err(OutOfBounds)) = self.bulk.store_u32(self.at + kept::OVER, 1);
+        let (Ok(()) | Err(OutOfBounds)) = self.bulk.store_u32(self.at + copy_words::OVER, 1);
     }
 
     /// How many bytes the client read, of `most`.
     fn read(&self, most: u32) -> u32 {
-        self.bulk.load_u32(self.at + kept::READ).unwrap_or(0).min(most)
+        self.bulk.load_u32(self.at + copy_words::READ).unwrap_or(0).min(most)
     }
 }
 
@@ -159,12 +160,12 @@ mod tests {
     }
 
     fn words(bulk: &Bulk, number: u32) -> Words {
-        Words::new(bulk, number * kept::BYTES as u32).unwrap()
+        Words::new(bulk, number * copy_words::BYTES as u32).unwrap()
     }
 
     /// Which of the first words are over.
     fn over(bulk: &Bulk) -> Vec<usize> {
-        (0..4).filter(|number| bulk.load_u32(number * kept::BYTES + kept::OVER).unwrap() == 1).collect()
+        (0..4).filter(|number| bulk.load_u32(number * copy_words::BYTES + copy_words::OVER).unwrap() == 1).collect()
     }
 
     #[test]
@@ -173,14 +174,14 @@ mod tests {
         // At the same place of two areas, too.
         for (file, own, number) in [(7, &one, 0), (7, &other, 0), (8, &one, 2)] {
             assert!(copies.add(file, words(own, number), None).is_some_and(|lent| lent.is_none()));
-            assert_eq!(own.load_u32(number as usize * kept::BYTES + kept::OVER), Ok(0));
+            assert_eq!(own.load_u32(number as usize * copy_words::BYTES + copy_words::OVER), Ok(0));
         }
         copies.changed(9);
         assert!(over(&one).is_empty() && over(&other).is_empty());
         copies.changed(7);
         assert_eq!((over(&one), over(&other)), (vec![0], vec![0]));
         // Once: the client has not asked again.
-        one.store_u32(kept::OVER, 0).unwrap();
+        one.store_u32(copy_words::OVER, 0).unwrap();
         copies.changed(7);
         assert!(over(&one).is_empty());
         copies.changed(8);
@@ -235,8 +236,8 @@ mod tests {
         for (read, moved) in [(0, 0), (3, 3), (10, 10), (u32::MAX, 10)] {
             let mut copies = Copies::default();
             let lent = copies.add(7, words(&own, 0), Some((5, 10))).flatten().unwrap();
-            assert_eq!(own.load_u32(kept::READ), Ok(0));
-            own.store_u32(kept::READ, read).unwrap();
+            assert_eq!(own.load_u32(copy_words::READ), Ok(0));
+            own.store_u32(copy_words::READ, read).unwrap();
             assert_eq!(lent.take_back(), moved, "{read}");
             assert_eq!(over(&own), [0]);
         }

@@ -269,7 +269,7 @@ impl<T: Target> Table<T> {
 mod tests {
     use super::*;
     use channel::{Bulk, Layout, ServerChannel, loopback_memory, loopback_wiring};
-    use contracts::descriptions::kept;
+    use contracts::descriptions::copy_words;
 
     const FILE: FileId = 77;
     const MOST: u32 = 100;
@@ -300,12 +300,12 @@ mod tests {
     }
 
     fn is_over(bulk: &Bulk, words: u32) -> bool {
-        bulk.load_u32(words as usize + kept::OVER).unwrap() != 0
+        bulk.load_u32(words as usize + copy_words::OVER).unwrap() != 0
     }
 
     /// The client has read so much of what it keeps.
     fn reads(bulk: &Bulk, words: u32, bytes: u32) {
-        bulk.store_u32(words as usize + kept::READ, bytes).unwrap();
+        bulk.store_u32(words as usize + copy_words::READ, bytes).unwrap();
     }
 
     #[test]

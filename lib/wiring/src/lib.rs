@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use abi::start::{CoreSet, Entrance};
 use contracts::blocks::DESK_BYTES;
-use contracts::descriptions::kept;
+use contracts::descriptions::copy_words;
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
 use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use, Workers};
@@ -42,8 +42,8 @@ const BLOCKS: &str = "blocks";
 pub fn layout(contract: &str) -> (u32, u32) {
     match contract {
         // Data of reads and writes, one of which is at most this long; behind it words of what the
-        // client keeps of files (`contracts::descriptions::kept`).
-        "descriptions" => (64, (64 << 10) + kept::AREA_BYTES),
+        // client keeps of files (`contracts::descriptions::copy_words`).
+        "descriptions" => (64, (64 << 10) + copy_words::AREA_BYTES),
         "sockets" => (64, 64 << 10),
         // Batches of packet references.
         "network" | "packets" => (128, 0),

@@ -133,12 +133,12 @@ impl DescriptionsServer for Server {
         span: BulkSpan,
         at: Option<u64>,
         words: u32,
-    ) -> Result<Kept, DescriptionError> {
+    ) -> Result<Copied, DescriptionError> {
         let bulk = peer.bulk();
         let length = check(&bulk, span)?;
         let from = self.open.table.borrow_mut().keep(peer, id, (at, span.length), words)?;
         let count = self.with(peer, id, |open| read_at(&self.store.borrow(), open, &bulk, span, length, from))?;
-        Ok(Kept { from, count: count as u32 })
+        Ok(Copied { from, count: count as u32 })
     }
 
     async fn write(

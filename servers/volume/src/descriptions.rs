@@ -226,13 +226,13 @@ impl DescriptionsServer for Server {
         span: BulkSpan,
         at: Option<u64>,
         words: u32,
-    ) -> Result<Kept, DescriptionError> {
+    ) -> Result<Copied, DescriptionError> {
         let window = check(&peer.bulk(), span)?;
         // What changes while this waits for the disk is heard of.
         let from = self.open.table.borrow_mut().keep(peer, id, (at, span.length), words)?;
         let number = self.number(peer, id)?;
         let count = self.read_file(peer, id, (number, from), &window).await?;
-        Ok(Kept { from, count: count as u32 })
+        Ok(Copied { from, count: count as u32 })
     }
 
     async fn write(

@@ -14,7 +14,7 @@ use super::input_output::{description, opened};
 use super::places::at_place;
 use super::proxy::proxy;
 use super::wait::answer;
-use super::{fd, files, kept, user};
+use super::{fd, files, read_ahead, user};
 
 /// XATTR_NAME_MAX, XATTR_SIZE_MAX and XATTR_LIST_MAX of Linux.
 const NAME_BYTES_MAX: u64 = 255;
@@ -116,7 +116,7 @@ async fn ask(
     take: impl FnOnce(&channel::Bulk, u64) -> Outcome,
 ) -> Outcome {
     let client = proxy().server(server::VOLUME)?;
-    let bulk = kept::data_area(&client.bulk());
+    let bulk = read_ahead::data_area(&client.bulk());
     let _turn = proxy().turn(server::VOLUME).await;
     bulk.write(0, bytes).map_err(|_| Errno::E2BIG)?;
     match answer(client.control(held.id, Control::Attribute(request))).await? {

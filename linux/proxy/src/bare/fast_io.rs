@@ -21,7 +21,7 @@ use super::poll;
 use super::proxy::{Turn, proxy};
 use super::user::{self, with_state};
 use super::wait::answer;
-use super::{counters, kept, threads};
+use super::{counters, read_ahead, threads};
 
 /// O_RDONLY: no bit.
 const READ_ONLY: u32 = 0;
@@ -78,13 +78,13 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
     let Object { server, id, waits } = match named(descriptor, O_WRONLY, |found| found.receive_limit_ns) {
         Named::Object(object) => object,
         Named::Counter => return counters::try_read(descriptor, buffer, count),
-        Named::Other => return kept::try_read(descriptor, buffer, count.min(input_output::COUNT_MAX)),
+        Named::Other => return read_ahead::try_read(descriptor, buffer, count.min(input_output::COUNT_MAX)),
     };
     if count == 0 || !threads::is_alone() || user::check_writable(buffer, count.min(input_output::COUNT_MAX)).is_err() {
         return None;
     }
     let client = proxy().server(server).ok()?;
-    let bulk = kept::data_area(&client.bulk());
+    let bulk = read_ahead::data_area(&client.bulk());
     let turn = proxy().try_turn(server)?;
     let room = count.min(bulk.len() as u64);
     match Question::ask(client.read(id, BulkSpan { offset: 0, length: room as u32 }, None, waits)) {
@@ -98,7 +98,7 @@ pub async fn read(descriptor: u64, buffer: u64, count: u64) -> Outcome {
     let Some((question, turn)) = proxy().begun.take() else {
         return input_output::read(descriptor, buffer, count, None, None).await;
     };
-    let bulk = kept::data_area(&proxy().server(turn.server())?.bulk());
+    let bulk = read_ahead::data_area(&proxy().server(turn.server())?.bulk());
     let got = question.answer(answer).await?;
     // The turn lasts until the bytes are taken out.
     put(&bulk, got, buffer, count.min(bulk.len() as u64))
@@ -115,7 +115,7 @@ pub fn try_write(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
         return None;
     }
     let client = proxy().server(server).ok()?;
-    let bulk = kept::data_area(&client.bulk());
+    let bulk = read_ahead::data_area(&client.bulk());
     let turn = proxy().try_turn(server)?;
     user::with_bytes(buffer, count, |bytes| bulk.write(0, bytes)).ok()?.ok()?;
     match Question::ask(client.write(id, BulkSpan { offset: 0, length: count as u32 }, None, waits)) {

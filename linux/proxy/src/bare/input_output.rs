@@ -19,7 +19,7 @@ use super::poll;
 use super::proxy::proxy;
 use super::user::{self, Source, Target, with_both, with_signals, with_state};
 use super::wait::{answer, answer_of, answer_when_ready, answer_within};
-use super::{counters, kept, messages, own_files, shared_files, signals, sockets};
+use super::{counters, messages, own_files, read_ahead, shared_files, signals, sockets};
 
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
@@ -83,14 +83,14 @@ async fn read_once(
     limit_ns: u64,
 ) -> Result<usize, Failure> {
     let (server, id) = (found.server, found.id);
-    if let Some(read) = kept::read(found, &mut into, at) {
+    if let Some(read) = read_ahead::read(found, &mut into, at) {
         return read;
     }
-    if let Some(count) = kept::read_more(found, &mut into, at).await? {
+    if let Some(count) = read_ahead::read_more(found, &mut into, at).await? {
         return Ok(count);
     }
     let client = proxy().server(server)?;
-    let bulk = kept::data_area(&client.bulk());
+    let bulk = read_ahead::data_area(&client.bulk());
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
     let ask = async |wait, limit_ns| {
@@ -195,7 +195,7 @@ pub async fn write_description(
         return if at.is_some() { Err(Errno::ESPIPE.into()) } else { counters::write(found, from, wait).await };
     }
     let client = proxy().server(found.server)?;
-    let bulk = kept::data_area(&client.bulk());
+    let bulk = read_ahead::data_area(&client.bulk());
     let whole = within_limit(found, at, from.len()).await?;
     let mut done = 0;
     loop {
@@ -468,7 +468,7 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
         with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = place))?;
         return Ok(place);
     }
-    kept::seeks(&found);
+    read_ahead::seeks(&found);
     Ok(answer(proxy().server(found.server).map_err(|_| Errno::ESPIPE)?.seek(found.id, offset as i64, whence)).await?)
 }
 

@@ -13,7 +13,7 @@ use contracts::sockets::SocketsClient;
 use personality::Errno;
 use personality::descriptors::server;
 use personality::epoll::Candidates;
-use personality::kept::Kept;
+use personality::read_ahead::ReadAhead;
 use personality::state::PARENT_UNKNOWN;
 use runtime::{Start, Watch, WireError};
 
@@ -58,8 +58,8 @@ pub struct Proxy {
     pub used_timers: RefCell<[UsedTimer; USED_TIMERS]>,
     /// Numbers of files by the descriptions that name them, as far as anybody asked.
     pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
-    /// What is kept of files that are read in pieces.
-    pub kept: RefCell<Kept>,
+    /// What comes next of files that are read in pieces.
+    pub read_ahead: RefCell<ReadAhead>,
     /// Where event counters went for which a thread waited here.
     moved_counters: RefCell<BTreeMap<u64, DescriptionId>>,
 }
@@ -168,7 +168,7 @@ impl Proxy {
     /// served in order, but for closes that are more than may be under way at once. Those of
     /// sockets are another contract: see [`Proxy::until_closed`].
     pub fn close(&'static self, server: u32, id: DescriptionId) {
-        self.kept.borrow_mut().close((server, id));
+        self.read_ahead.borrow_mut().close((server, id));
         let (Ok(client), Some(closes)) = (self.server(server), self.closes_at(server)) else { return };
         let (call, client) = (client.close(id), client.clone());
         closes.set(closes.get().one_told());
@@ -305,7 +305,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         timers: RefCell::default(),
         used_timers: RefCell::default(),
         inodes: RefCell::default(),
-        kept: RefCell::default(),
+        read_ahead: RefCell::default(),
         moved_counters: RefCell::default(),
     }));
     // SAFETY: nobody reads it yet.
@@ -346,7 +346,7 @@ async fn readiness(number: u32, client: DescriptionsClient) {
             DescriptionsEvent::Ready { id, .. } => poll::changed((number, id)),
             DescriptionsEvent::Lost => poll::all_changed(number),
             DescriptionsEvent::PeerRestarted => {
-                proxy().kept.borrow_mut().restarted(number);
+                proxy().read_ahead.borrow_mut().restarted(number);
                 poll::all_changed(number);
             }
             DescriptionsEvent::Closed => return,

@@ -379,7 +379,7 @@ async fn bring_all(stretches: Vec<Stretch>) -> Result<(), Failure> {
 pub async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Result<(), Failure> {
     let server = server::of_file(id);
     let client = proxy().server(server)?;
-    let bulk = super::kept::data_area(&client.bulk());
+    let bulk = super::read_ahead::data_area(&client.bulk());
     let mut done = 0;
     while done < from.len() {
         let part = (from.len() - done).min(bulk.len());

@@ -16,8 +16,8 @@ use personality::flags::*;
 use super::errors::{Failure, Outcome};
 use super::files::type_bits;
 use super::input_output::{COUNT_MAX, REGULAR, read_description, readable, writable, write_description};
-use super::kept;
 use super::proxy::proxy;
+use super::read_ahead;
 use super::user::{self, Source, Target};
 use super::wait::{answer, answer_of, until_ready};
 
@@ -156,7 +156,7 @@ pub async fn splice([from, from_at, to, to_at, count, flags]: [u64; 6]) -> Outco
 async fn peek(source: &Description, into: &mut [u8], from: u64, wait: bool) -> Result<usize, Failure> {
     loop {
         let client = proxy().server(source.server)?;
-        let bulk = kept::data_area(&client.bulk());
+        let bulk = read_ahead::data_area(&client.bulk());
         let span = BulkSpan { offset: 0, length: into.len().min(bulk.len()) as u32 };
         let turn = proxy().turn(source.server).await;
         match answer(client.read(source.id, span, Some(from), false)).await.map_err(Failure::from) {

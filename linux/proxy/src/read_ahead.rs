@@ -4,7 +4,7 @@
 //! Invariants: a program that has read a piece and wants the next one is believed to go on, one
 //! that seeks is not; what is asked for doubles as long as it does. Deliberately unknown here:
 //! channels, the program's memory, and the server's word that what is kept is still as the file is
-//! (`bare/kept.rs`).
+//! (`bare/read_ahead.rs`).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -61,7 +61,7 @@ impl Reader {
 
 /// See the module's head.
 #[derive(Default)]
-pub struct Kept {
+pub struct ReadAhead {
     stretches: [Option<Stretch>; PLACES],
     readers: [Option<Reader>; READERS],
     /// Bytes of one that was forgotten, for their room.
@@ -71,7 +71,7 @@ pub struct Kept {
     last_reader: usize,
 }
 
-impl Kept {
+impl ReadAhead {
     /// Where bytes for a read are kept, and which: at a place, or at the description's own offset.
     /// All that is wanted, or up to the end of the file.
     pub fn find(&self, name: Name, at: Option<u64>, count: usize) -> Option<(usize, Range<usize>)> {
@@ -100,7 +100,7 @@ impl Kept {
     }
 
     /// Whether a program that wants bytes which are not kept goes on reading, so that what comes
-    /// next is worth asking for ([`plan`](Kept::plan)). Who does not is a new reader.
+    /// next is worth asking for ([`plan`](ReadAhead::plan)). Who does not is a new reader.
     pub fn goes_on(&mut self, name: Name, at: Option<u64>, count: usize) -> bool {
         if let Some(index) = self.reader(name, at, count) {
             let reader = self.readers[index].as_mut().filter(|reader| reader.is_refused || count > PIECE_MAX);
@@ -152,8 +152,8 @@ impl Kept {
         self.stretches[place] = Some(stretch);
     }
 
-    /// What lies there is not as the file is any more.
-    pub fn is_over(&mut self, place: usize) {
+    /// Drops a stretch: the file has changed there.
+    pub fn discard(&mut self, place: usize) {
         self.stretches[place] = None;
     }
 
@@ -200,32 +200,32 @@ mod tests {
     }
 
     /// What is asked for where a piece is wanted that is not kept.
-    fn plan(kept: &mut Kept, name: Name, at: Option<u64>, count: usize) -> Option<(usize, usize)> {
-        kept.goes_on(name, at, count).then(|| kept.plan(name, at, count, MOST)).flatten()
+    fn plan(ahead: &mut ReadAhead, name: Name, at: Option<u64>, count: usize) -> Option<(usize, usize)> {
+        ahead.goes_on(name, at, count).then(|| ahead.plan(name, at, count, MOST)).flatten()
     }
 
     /// A file of so many bytes is read in such pieces, at its description's offset or at places.
     /// Gives what was read, and how often the server was asked.
-    fn read(kept: &mut Kept, size: usize, piece: usize, is_own: bool) -> (Vec<u8>, usize) {
+    fn read(ahead: &mut ReadAhead, size: usize, piece: usize, is_own: bool) -> (Vec<u8>, usize) {
         let (mut all, mut asked) = (Vec::new(), 0);
         loop {
             let at = (!is_own).then_some(all.len() as u64);
-            let bytes = if let Some((place, range)) = kept.find(ONE, at, piece) {
+            let bytes = if let Some((place, range)) = ahead.find(ONE, at, piece) {
                 let end = range.end;
-                let bytes = kept.bytes(place, range).to_vec();
-                assert_eq!(kept.moved(place, at, end).is_some(), is_own);
+                let bytes = ahead.bytes(place, range).to_vec();
+                assert_eq!(ahead.moved(place, at, end).is_some(), is_own);
                 bytes
             } else {
                 asked += 1;
                 let from = all.len();
-                let plan = plan(kept, ONE, at, piece);
+                let plan = plan(ahead, ONE, at, piece);
                 let length = plan.map_or(piece, |(_, length)| length);
                 let bytes: Vec<u8> = (from..size.min(from + length)).map(|at| at as u8).collect();
                 let own = bytes.len().min(piece);
                 if let Some((place, length)) = plan {
                     let read = is_own.then_some(own);
                     let ends_file = bytes.len() < length;
-                    kept.keep(place, Stretch { name: ONE, from: from as u64, bytes: bytes.clone(), ends_file, read });
+                    ahead.keep(place, Stretch { name: ONE, from: from as u64, bytes: bytes.clone(), ends_file, read });
                 }
                 bytes[..own].to_vec()
             };
@@ -240,7 +240,7 @@ mod tests {
     fn a_file_that_is_read_in_pieces_is_read_right_and_asked_for_seldom() {
         for is_own in [true, false] {
             for (size, piece) in [(1 << 20, PIECE), (1 << 20, 1000), (300_001, 777), (5000, 100), (10, 3), (0, 5)] {
-                let (bytes, asked) = read(&mut Kept::default(), size, piece, is_own);
+                let (bytes, asked) = read(&mut ReadAhead::default(), size, piece, is_own);
                 assert!(bytes.len() == size && bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8));
                 // Two before it doubles up to the most, which then has all but a piece.
                 let (steps, each) = (2 + (MOST / (FIRST * piece)).max(1).ilog2() as usize + 1, MOST - piece);
@@ -251,79 +251,79 @@ mod tests {
 
     #[test]
     fn who_reads_large_pieces_or_jumps_gets_what_it_asks_for() {
-        let mut kept = Kept::default();
-        assert!((0..9).all(|_| plan(&mut kept, ONE, None, PIECE_MAX + 1).is_none()));
-        let mut kept = Kept::default();
+        let mut ahead = ReadAhead::default();
+        assert!((0..9).all(|_| plan(&mut ahead, ONE, None, PIECE_MAX + 1).is_none()));
+        let mut ahead = ReadAhead::default();
         for at in [0, 100_000, 30_000, 50_000, 4 << 30, u64::MAX] {
-            assert_eq!(plan(&mut kept, ONE, Some(at), PIECE), None, "{at}");
+            assert_eq!(plan(&mut ahead, ONE, Some(at), PIECE), None, "{at}");
         }
         for _ in 0..9 {
-            assert_eq!(plan(&mut kept, ONE, None, PIECE), None);
-            kept.seeks(ONE);
+            assert_eq!(plan(&mut ahead, ONE, None, PIECE), None);
+            ahead.seeks(ONE);
         }
-        assert_eq!(plan(&mut kept, ONE, None, 0), None);
-        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, FIRST * PIECE)));
-        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, 2 * FIRST * PIECE)));
-        assert_eq!(plan(&mut kept, ONE, None, PIECE), Some((0, MOST)));
+        assert_eq!(plan(&mut ahead, ONE, None, 0), None);
+        assert_eq!(plan(&mut ahead, ONE, None, PIECE), Some((0, FIRST * PIECE)));
+        assert_eq!(plan(&mut ahead, ONE, None, PIECE), Some((0, 2 * FIRST * PIECE)));
+        assert_eq!(plan(&mut ahead, ONE, None, PIECE), Some((0, MOST)));
     }
 
     #[test]
     fn one_that_the_server_refuses_is_not_asked_for_again_until_it_is_another() {
-        let mut kept = Kept::default();
-        plan(&mut kept, ONE, None, PIECE);
-        assert!(plan(&mut kept, ONE, None, PIECE).is_some());
-        kept.refused(ONE);
-        assert!((0..9).all(|_| plan(&mut kept, ONE, None, PIECE).is_none()));
-        kept.close(ONE);
-        plan(&mut kept, ONE, None, PIECE);
-        assert!(plan(&mut kept, ONE, None, PIECE).is_some());
+        let mut ahead = ReadAhead::default();
+        plan(&mut ahead, ONE, None, PIECE);
+        assert!(plan(&mut ahead, ONE, None, PIECE).is_some());
+        ahead.refused(ONE);
+        assert!((0..9).all(|_| plan(&mut ahead, ONE, None, PIECE).is_none()));
+        ahead.close(ONE);
+        plan(&mut ahead, ONE, None, PIECE);
+        assert!(plan(&mut ahead, ONE, None, PIECE).is_some());
     }
 
     #[test]
     fn a_part_is_found_where_it_is_and_all_of_it() {
-        let mut kept = Kept::default();
-        kept.keep(0, Stretch { ends_file: false, ..stretch(1000, 100, Some(10)) });
-        assert_eq!(kept.find(ONE, None, 90), Some((0, 10..100)));
-        assert_eq!(kept.find(ONE, None, 91), None);
-        assert_eq!(kept.find(ONE, Some(1099), 1), Some((0, 99..100)));
-        assert_eq!(kept.bytes(0, 99..100), [1099_u32 as u8]);
+        let mut ahead = ReadAhead::default();
+        ahead.keep(0, Stretch { ends_file: false, ..stretch(1000, 100, Some(10)) });
+        assert_eq!(ahead.find(ONE, None, 90), Some((0, 10..100)));
+        assert_eq!(ahead.find(ONE, None, 91), None);
+        assert_eq!(ahead.find(ONE, Some(1099), 1), Some((0, 99..100)));
+        assert_eq!(ahead.bytes(0, 99..100), [1099_u32 as u8]);
         for (at, count) in [(1099, 2), (1100, 1), (999, 1), (0, 1), (u64::MAX, usize::MAX)] {
-            assert_eq!(kept.find(ONE, Some(at), count), None, "{at}");
+            assert_eq!(ahead.find(ONE, Some(at), count), None, "{at}");
         }
-        assert_eq!(kept.find((1, 8), None, 1), None);
-        assert_eq!((kept.moved(0, Some(1000), 50), kept.moved(0, None, 50)), (None, Some(50)));
-        assert_eq!(kept.find(ONE, None, 1), Some((0, 50..51)));
+        assert_eq!(ahead.find((1, 8), None, 1), None);
+        assert_eq!((ahead.moved(0, Some(1000), 50), ahead.moved(0, None, 50)), (None, Some(50)));
+        assert_eq!(ahead.find(ONE, None, 1), Some((0, 50..51)));
         // One that is not read at the offset has nothing for who does.
-        kept.keep(0, stretch(1000, 100, None));
-        assert_eq!((kept.find(ONE, None, 1), kept.moved(0, None, 3)), (None, None));
+        ahead.keep(0, stretch(1000, 100, None));
+        assert_eq!((ahead.find(ONE, None, 1), ahead.moved(0, None, 3)), (None, None));
         // Behind the end of a file lies nothing.
-        assert_eq!(kept.find(ONE, Some(1090), 20), Some((0, 90..100)));
-        assert_eq!(kept.find(ONE, Some(5000), 20), Some((0, 100..100)));
-        kept.is_over(0);
-        assert_eq!(kept.find(ONE, Some(1000), 1), None);
+        assert_eq!(ahead.find(ONE, Some(1090), 20), Some((0, 90..100)));
+        assert_eq!(ahead.find(ONE, Some(5000), 20), Some((0, 100..100)));
+        ahead.discard(0);
+        assert_eq!(ahead.find(ONE, Some(1000), 1), None);
     }
 
     #[test]
     fn nothing_is_kept_of_what_is_closed_or_of_an_earlier_life() {
-        let kept_of = |end: &dyn Fn(&mut Kept)| {
-            let mut kept = Kept::default();
+        let kept_of = |end: &dyn Fn(&mut ReadAhead)| {
+            let mut ahead = ReadAhead::default();
             for (place, name) in [ONE, (1, 8), (2, 7)].into_iter().enumerate() {
-                kept.keep(place, Stretch { name, ..stretch(0, 10, Some(0)) });
+                ahead.keep(place, Stretch { name, ..stretch(0, 10, Some(0)) });
             }
-            end(&mut kept);
-            [ONE, (1, 8), (2, 7)].map(|name| kept.find(name, None, 5).is_some())
+            end(&mut ahead);
+            [ONE, (1, 8), (2, 7)].map(|name| ahead.find(name, None, 5).is_some())
         };
-        assert_eq!(kept_of(&|kept| kept.close(ONE)), [false, true, true]);
-        assert_eq!(kept_of(&|kept| kept.restarted(1)), [false, false, true]);
+        assert_eq!(kept_of(&|ahead| ahead.close(ONE)), [false, true, true]);
+        assert_eq!(kept_of(&|ahead| ahead.restarted(1)), [false, false, true]);
     }
 
     #[test]
     fn many_files_have_places_in_turn() {
-        let mut kept = Kept::default();
+        let mut ahead = ReadAhead::default();
         let mut place_of = |id: u64| {
-            plan(&mut kept, (1, id), None, PIECE);
-            plan(&mut kept, (1, id), None, PIECE).map(|(place, length)| {
-                kept.keep(place, Stretch { name: (1, id), ..stretch(0, length, Some(0)) });
+            plan(&mut ahead, (1, id), None, PIECE);
+            plan(&mut ahead, (1, id), None, PIECE).map(|(place, length)| {
+                ahead.keep(place, Stretch { name: (1, id), ..stretch(0, length, Some(0)) });
                 place
             })
         };

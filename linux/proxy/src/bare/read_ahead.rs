@@ -1,16 +1,16 @@
-//! Reads of files from what the proxy keeps of them (`personality::kept`): the server's word beside
-//! it says whether the file is still so, and who reads at a description's own offset says by
-//! another how far it came (`contracts::descriptions::kept`).
+//! Reads of files from what the proxy keeps of them (`personality::read_ahead`): the server's word
+//! beside it says whether the file is still so, and who reads at a description's own offset says by
+//! another how far it came (`contracts::descriptions::copy_words`).
 //!
 //! The words lie behind the data of a server's bulk area, one pair for each place. A process of
 //! several threads reads so at places only: two of them may move an offset at once.
 
 use channel::Bulk;
 use contracts::BulkSpan;
-use contracts::descriptions::{DescriptionError, Kept as Answer, kept};
+use contracts::descriptions::{Copied, DescriptionError, copy_words};
 use personality::Errno;
 use personality::descriptors::Description;
-use personality::kept::{Name, PLACES, Stretch};
+use personality::read_ahead::{Name, PLACES, Stretch};
 
 use super::errors::Failure;
 use super::input_output::{REGULAR, readable};
@@ -19,7 +19,7 @@ use super::user::Target;
 use super::wait::answer_of;
 use super::{shared_files, threads};
 
-const _: () = assert!(PLACES * kept::BYTES <= kept::AREA_BYTES as usize);
+const _: () = assert!(PLACES * copy_words::BYTES <= copy_words::AREA_BYTES as usize);
 
 /// The part of a bulk area that is for data.
 pub fn data_area(bulk: &Bulk) -> Bulk {
@@ -27,7 +27,7 @@ pub fn data_area(bulk: &Bulk) -> Bulk {
 }
 
 fn words(bulk: &Bulk, place: usize) -> usize {
-    bulk.len().saturating_sub(kept::AREA_BYTES as usize) + place * kept::BYTES
+    bulk.len().saturating_sub(copy_words::AREA_BYTES as usize) + place * copy_words::BYTES
 }
 
 fn name(found: &Description) -> Name {
@@ -44,12 +44,12 @@ pub fn read(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Opti
     if !may_keep(found, at) {
         return None;
     }
-    let mut all = proxy().kept.borrow_mut();
+    let mut all = proxy().read_ahead.borrow_mut();
     let (place, range) = all.find(name(found), at, into.len())?;
     let bulk = proxy().server(found.server).ok()?.bulk();
     let words = words(&bulk, place);
-    if bulk.load_u32(words + kept::OVER) != Ok(0) {
-        all.is_over(place);
+    if bulk.load_u32(words + copy_words::OVER) != Ok(0) {
+        all.discard(place);
         return None;
     }
     let (count, end) = (range.len(), range.end);
@@ -58,7 +58,7 @@ pub fn read(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Opti
     }
     if let Some(read) = all.moved(place, at, end) {
         // They lie in the area.
-        let _ = bulk.store_u32(words + kept::READ, read);
+        let _ = bulk.store_u32(words + copy_words::READ, read);
     }
     Some(Ok(count))
 }
@@ -73,7 +73,7 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Result<u64, 
 /// Reads more than is wanted, of which the rest is kept; `None`: it is to be read otherwise.
 pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Result<Option<usize>, Failure> {
     let count = into.len();
-    if !may_keep(found, at) || !proxy().kept.borrow_mut().goes_on(name(found), at, count) {
+    if !may_keep(found, at) || !proxy().read_ahead.borrow_mut().goes_on(name(found), at, count) {
         return Ok(None);
     }
     let client = proxy().server(found.server)?;
@@ -81,22 +81,24 @@ pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u6
     let _turn = proxy().turn(found.server).await;
     let bulk = client.bulk();
     let most = data_area(&bulk).len();
-    let Some((place, length)) = proxy().kept.borrow_mut().plan(name(found), at, count, most) else { return Ok(None) };
+    let Some((place, length)) = proxy().read_ahead.borrow_mut().plan(name(found), at, count, most) else {
+        return Ok(None);
+    };
     let (span, words) = (BulkSpan { offset: 0, length: length as u32 }, words(&bulk, place));
     let asked = answer_of(found.server, || client.read_and_keep(found.id, span, at, words as u32)).await;
-    let Answer { from, count: got } = match asked {
+    let Copied { from, count: got } = match asked {
         Ok(answer) => answer,
         Err(channel::CallError::Server(
             DescriptionError::Busy | DescriptionError::NotSupported | DescriptionError::TooMany,
         )) => {
-            proxy().kept.borrow_mut().refused(name(found));
+            proxy().read_ahead.borrow_mut().refused(name(found));
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
     };
     let got = (got as usize).min(length);
     let own = got.min(count);
-    let mut bytes = proxy().kept.borrow_mut().room();
+    let mut bytes = proxy().read_ahead.borrow_mut().room();
     bytes.truncate(got);
     if bytes.try_reserve_exact(got - bytes.len()).is_err() {
         // It is read again, where the offset is.
@@ -106,17 +108,17 @@ pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u6
     bulk.read(0, &mut bytes).map_err(|_| Errno::EIO)?;
     into.with_first(own, |place| place.copy_from_slice(&bytes[..own]))?;
     if at.is_none() {
-        let _ = bulk.store_u32(words + kept::READ, own as u32);
+        let _ = bulk.store_u32(words + copy_words::READ, own as u32);
     }
-    if bulk.load_u32(words + kept::OVER) == Ok(0) {
+    if bulk.load_u32(words + copy_words::OVER) == Ok(0) {
         let read = at.is_none().then_some(own);
         let stretch = Stretch { name: name(found), from, bytes, ends_file: got < length, read };
-        proxy().kept.borrow_mut().keep(place, stretch);
+        proxy().read_ahead.borrow_mut().keep(place, stretch);
     }
     Ok(Some(own))
 }
 
 /// A description's own offset is moved.
 pub fn seeks(found: &Description) {
-    proxy().kept.borrow_mut().seeks(name(found));
+    proxy().read_ahead.borrow_mut().seeks(name(found));
 }
