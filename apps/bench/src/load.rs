@@ -9,6 +9,7 @@
 //! ring for each core.
 
 mod blocks;
+mod files;
 mod memory;
 mod rings;
 mod shares;
@@ -268,6 +269,10 @@ pub async fn run(start: &Start) {
     }
     if is_wanted(&["buffers"]) {
         blocks::rows(&mut room, start);
+    }
+    // For this there has to be a disk, so it is run where it is asked for.
+    if families.contains(&"files") {
+        files::rows(&mut room, start).await;
     }
     room.meet();
     if core == 0 {

@@ -13,6 +13,8 @@ pub enum Means {
     ComponentOfMany,
     /// The same on machines of at most so many; why not on more.
     ComponentUpTo(u32, &'static str),
+    /// Our component on a machine with a disk, on which is a volume.
+    ComponentOnDisk,
     /// The measuring program (`tools/measure`), one worker per core.
     Program,
     /// The same on a machine of one core; why not on more.
@@ -35,6 +37,8 @@ pub struct Entry {
 pub enum Load {
     /// Families of rows of our component.
     Component,
+    /// The same with a disk.
+    ComponentOnDisk,
     /// These of the measuring program.
     Program,
 }
@@ -76,10 +80,10 @@ const fn entry(row: &'static str, paper: &'static str, pelago: Means, linux: Mea
     Entry { row, paper, pelago, linux }
 }
 
-use Means::{Absent as Not, Component, ComponentOfMany, Program};
+use Means::{Absent as Not, Component, ComponentOfMany, ComponentOnDisk, Program};
 
 /// All of them.
-pub const ENTRIES: [Entry; 38] = [
+pub const ENTRIES: [Entry; 42] = [
     entry("shared-counter", "known answer: 1", Component, Program),
     entry("private-counter", "known answer: 0", Component, Program),
     entry("null-call", "-", Component, Program),
@@ -117,6 +121,10 @@ pub const ENTRIES: [Entry; 38] = [
     entry("buffers/write-apart-common", "Corey 5.3", BLOCKS, NO_ROW),
     entry("buffers/write-hot", "Corey 5.3", BLOCKS, NO_ROW),
     entry("buffers/write-hot-common", "Corey 5.3", BLOCKS, NO_ROW),
+    entry("files/read-kept", "fos 3.4", ComponentOnDisk, NO_ROW),
+    entry("files/read-written", "fos 3.4", ComponentOnDisk, NO_ROW),
+    entry("files/read-changing", "fos 3.4", ComponentOnDisk, NO_ROW),
+    entry("files/read-asked", "fos 3.4", ComponentOnDisk, NO_ROW),
     entry("unmap", "Barrelfish fig. 6, 7", Not("a domain is of one core as yet"), NO_ROW),
 ];
 
@@ -129,6 +137,7 @@ pub fn plan(names: &[String], cpus: u32) -> (Vec<Boot>, Vec<Absent>) {
             let load = match (if side == Side::Pelago { entry.pelago } else { entry.linux }, cpus) {
                 (Means::Component, _) | (Means::ComponentOfMany, 2..) => Load::Component,
                 (Means::ComponentUpTo(most, _), _) if cpus <= most => Load::Component,
+                (Means::ComponentOnDisk, _) => Load::ComponentOnDisk,
                 (Means::Program, _) | (Means::ProgramOnOneCore(_), 1) => Load::Program,
                 (Means::ComponentOfMany, _) => continue,
                 (Means::ComponentUpTo(_, why) | Means::ProgramOnOneCore(why) | Means::Absent(why), _) => {
@@ -179,7 +188,11 @@ mod tests {
         let (boots, _) = planned(&["Pelago/message/", "Pelago/null-call"], 2);
         let [boot] = &boots[..] else { panic!("{boots:?}") };
         assert_eq!(Vec::from_iter(boot.families()), ["message", "null-call"]);
-        assert_eq!(planned(&[], 2).0.len(), 2);
+        // What has no disk is measured without one.
+        let (boots, _) = planned(&["Pelago/files", "Pelago/null-call"], 2);
+        let [_, Boot { load: Load::ComponentOnDisk, rows, .. }] = &boots[..] else { panic!("{boots:?}") };
+        assert!(rows.iter().all(|row| row.starts_with("files/")), "{rows:?}");
+        assert_eq!(planned(&[], 2).0.len(), 3);
         let rows = |cpus| planned(&["Pelago/buffers/read"], cpus).0.iter().map(|boot| boot.rows.len()).sum::<usize>();
         assert_eq!([1, 32, 33].map(rows), [3, 3, 0]);
         assert_eq!(planned(&["nothing"], 2), (vec![], vec![]));

@@ -5,33 +5,28 @@
 //! with it, and tables printed. What is modelled and what not is told in docs/coherence.md.
 
 pub mod catalogue;
+pub mod load;
 mod table;
 
 use crate::bench::Side;
 use crate::bench::peer::{self, Linux, MEASURE};
 use crate::bench::plugin::{self, Mode, Plugin};
-use crate::host::place;
-use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::accelerator;
-use crate::machine::emulator::{Accelerator, Machine};
+use crate::machine::emulator::Accelerator;
 use crate::machine::testbed::Testbed;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{Boot, Load};
 use coherence::Report;
+use load::LoadMachine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use system::System;
 
 pub use table::list;
 
-/// The system that is loaded.
+/// The system that is booted.
 pub const SYSTEM: &str = "model.toml";
-/// `load done`, or `load failed` and why.
-const LOAD_ENDED: &str = ": load ";
-/// Word for it; see there.
-const FAMILY: &str = "load.family=";
 /// What the measuring program says at the end.
 const MEASURE_DONE: &str = "measure: done";
 /// A modelled guest does a few million instructions a second, all cores together.
@@ -123,7 +118,12 @@ impl Guests<'_> {
     /// Boots, and returns the wanted rows.
     pub fn run(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let mut report = match (boot.side, &boot.load) {
-            (Side::Pelago, Load::Component) => self.component(boot, turn),
+            (Side::Pelago, Load::Component) => {
+                self.component(LoadMachine::new(self.testbed()?, boot.families())?, boot.cpus, turn)
+            }
+            (Side::Pelago, Load::ComponentOnDisk) => {
+                self.component(LoadMachine::on_disk(self.testbed()?, boot.families())?, boot.cpus, turn)
+            }
             (Side::Pelago, Load::Program) => self.program(boot, turn),
             (Side::Linux, _) => self.peer(boot, turn),
         }?;
@@ -134,39 +134,26 @@ impl Guests<'_> {
         Ok(report)
     }
 
-    /// Rows of our component (apps/bench/src/load.rs): those of the same families as the wanted.
-    fn component(&self, boot: &Boot, turn: u64) -> Result<Report> {
-        let model = description::load(&place::root().join("system").join(SYSTEM))?;
-        let families = boot.families().iter().map(|family| format!("{FAMILY}{family}")).collect();
-        self.pelago(&model, boot.cpus, turn, (&[], families), LOAD_ENDED)
+    /// Rows of our component.
+    fn component(&self, load: LoadMachine, cpus: u32, turn: u64) -> Result<Report> {
+        let names = plugin::names(self.testbed()?.images(), &load.system, cpus)?;
+        let start = |instruments| load.boot(cpus, |machine| plugin::fit(machine, instruments));
+        self.plugin.run(Mode::Coherence, turn, &names, start, load::ENDED, limit(cpus))
     }
 
     /// The measuring program as a Linux program of ours.
     fn program(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let (measure, workers) = (self.measure.to_string_lossy(), boot.cpus.to_string());
         let words = [&[&*measure, "model", &workers], &boot.rows[..]].concat();
-        self.pelago(self.testbed()?.system(), boot.cpus, turn, (&words, Vec::new()), MEASURE_DONE)
-    }
-
-    /// With words of the first program, and words for components.
-    fn pelago(
-        &self,
-        system: &System,
-        cpus: u32,
-        turn: u64,
-        (words, told): (&[&str], Vec<String>),
-        done: &str,
-    ) -> Result<Report> {
         let testbed = self.testbed()?;
-        let names = plugin::names(testbed.images(), system, cpus)?;
+        let names = plugin::names(testbed.images(), testbed.system(), boot.cpus)?;
         let start = |instruments| {
-            testbed.boot_system(system, MachineType::Q35, cpus, words, |_, machine: &mut Machine| {
+            testbed.boot(MachineType::Q35, boot.cpus, &words, |_, machine| {
                 plugin::fit(machine, instruments);
-                machine.command_line.extend(told.iter().cloned());
                 Ok(())
             })
         };
-        self.plugin.run(Mode::Coherence, turn, &names, start, done, limit(cpus))
+        self.plugin.run(Mode::Coherence, turn, &names, start, MEASURE_DONE, limit(boot.cpus))
     }
 
     fn testbed(&self) -> Result<&Testbed> {

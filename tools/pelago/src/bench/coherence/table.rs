@@ -15,7 +15,7 @@ pub fn list() {
 
 fn means(means: Means) -> (&'static str, &'static str) {
     match means {
-        Means::Component => ("component", ""),
+        Means::Component | Means::ComponentOnDisk => ("component", ""),
         Means::ComponentOfMany => ("component", "one core has nobody to send to"),
         Means::Program => ("program", ""),
         Means::ComponentUpTo(_, why) => ("component", why),

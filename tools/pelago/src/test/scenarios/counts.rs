@@ -61,6 +61,17 @@ const COMMON_MISSES_MIN: f64 = 20.0;
 /// Most of the other's misses that a core with frames of its own has.
 const OWN_MISSES_MAX: f64 = 0.25;
 
+/// Reads of a file of the volume by all cores, each from a copy of its own, and how much of a core's
+/// speed alone is to be left to each of many: while nobody writes, and while one core does now and
+/// then.
+const COPIED: &str = "files/read-kept";
+const COPIED_MIN: f64 = 0.98;
+const COPIED_ANEW: &str = "files/read-written";
+const COPIED_ANEW_MIN: f64 = 0.9;
+/// What is left where all ask the server each time, the control: it is one core's.
+const ASKED: &str = "files/read-asked";
+const ASKED_MAX: f64 = 0.7;
+
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = vec![
         Scenario::shared(1, "counts/kept".into(), kept),
@@ -71,6 +82,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(2, "counts/model/unshared/2".into(), |bench| unshared(bench, 2)),
         Scenario::nightly(2, "counts/model/scaling/4".into(), |bench| scaling(bench, 4)),
         Scenario::nightly(2, "counts/model/buffers/4".into(), |bench| buffers(bench, 4)),
+        Scenario::nightly(2, "counts/model/files/4".into(), |bench| files(bench, 4)),
         Scenario::nightly(2, "counts/model/twice".into(), same_twice),
     ];
     // Linux takes 20 s to boot under the model, with more cores minutes.
@@ -184,6 +196,22 @@ fn buffers(bench: &Bench, cpus: u32) -> Result<()> {
     Ok(())
 }
 
+/// Cores read one file of the volume as fast as each would alone, since each has a copy and looks
+/// at a word of its own (who reads what while one writes, the guest checks; fos section 3.4).
+fn files(bench: &Bench, cpus: u32) -> Result<()> {
+    let (alone, together) = (rows(bench, &["Pelago/files"], 1)?, rows(bench, &["Pelago/files"], cpus)?);
+    let (misses, _) = rate(&together, COPIED, cpus)?;
+    ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per read of a copy, not 0");
+    let part = |name: &str| -> Result<f64> { Ok(elapsed(&alone, name)? / elapsed(&together, name)?) };
+    for (row, least) in [(COPIED, COPIED_MIN), (COPIED_ANEW, COPIED_ANEW_MIN)] {
+        let part = part(row)?;
+        ensure!(part > least, "{row}: each of {cpus} cores has {part:.2} of its speed alone, not {least}");
+    }
+    let asked = part(ASKED)?;
+    ensure!(asked < ASKED_MAX, "each of {cpus} cores has {asked:.2} of its speed alone where all ask one server");
+    Ok(())
+}
+
 /// What is shared and used by one core costs no more than its lock (Corey section 4.1), however
 /// many cores there are.
 fn unshared(bench: &Bench, cpus: u32) -> Result<()> {
@@ -276,6 +304,12 @@ fn rate(report: &::coherence::Report, name: &str, cpus: u32) -> Result<(f64, f64
     ensure!(row.cores == u64::from(cpus), "{name} was measured on {} cores", row.cores);
     let per_operation = |count: u64| count as f64 / row.operations as f64;
     Ok((per_operation(row.total.coherence), per_operation(row.total.cycles)))
+}
+
+/// Cycles per operation, with those that a core sleeps for.
+fn elapsed(report: &::coherence::Report, name: &str) -> Result<f64> {
+    let row = report.rows.iter().find(|row| row.name == name).with_context(|| format!("no row {name}"))?;
+    Ok(row.elapsed as f64 / row.operations as f64)
 }
 
 fn shared(report: &::coherence::Report, cpus: u32) -> Result<()> {

@@ -36,6 +36,7 @@ mod fork_bomb;
 mod fuzz;
 mod host_files;
 mod host_stress;
+mod hot_file;
 mod idle;
 mod keep_alive;
 mod killed_processes;
@@ -116,6 +117,7 @@ pub fn all() -> Vec<Scenario> {
         python_suite::scenarios(),
         web::scenarios(),
         network_link::scenarios(),
+        hot_file::scenarios(),
         idle::scenarios(),
         audit::scenarios(),
         damaged_frames::scenarios(),
