@@ -99,24 +99,22 @@ mod tests {
     use crate::link::Wiring;
     use crate::loopback::lasting_memory;
     use crate::memory::Layout;
+    use crate::server::ServerChannel;
 
     const BADGE: u64 = 1 << 2;
     /// What a listener says has come.
     const COME: u64 = 1 << 40;
 
-    /// A client's end, of memory that is there for ever, whose peer is on another core or not.
-    fn end(bulk_bytes: u32, is_remote: bool) -> Rc<ClientChannel> {
-        let layout = Layout { ring_slots: 16, bulk_bytes };
-        let memory = lasting_memory(layout);
+    /// What an end has, of memory that is there for ever, whose peer is on another core or not.
+    fn wiring(bulk_bytes: u32, remote: bool) -> Wiring {
+        let memory = lasting_memory(Layout { ring_slots: 16, bulk_bytes });
         let doorbell = Doorbell::Notify(Handle(7));
-        ClientChannel::new(Wiring {
-            memory,
-            doorbell,
-            badge: BADGE,
-            remote: is_remote,
-            peer: "server".into(),
-            peer_set: 2,
-        })
+        Wiring { memory, doorbell, badge: BADGE, remote, peer: "server".into(), peer_set: 2 }
+    }
+
+    /// A client's end.
+    fn end(bulk_bytes: u32, is_remote: bool) -> Rc<ClientChannel> {
+        ClientChannel::new(wiring(bulk_bytes, is_remote))
     }
 
     /// Something comes after some looks at the clock, or while we sleep; then the peer notifies.
@@ -173,6 +171,13 @@ mod tests {
             assert_eq!(executor::block_on(&*peer, executor::notified(COME)), COME);
             assert_eq!((peer.taken.get(), peer.sleeps.get()), (1, sleeps), "on another core: {is_remote}");
         }
+    }
+
+    #[test]
+    fn a_server_has_the_same_beside() {
+        let channel = ServerChannel::new(wiring(64, false));
+        let beside = channel.peer().beside().unwrap();
+        assert_eq!((beside.words.len(), beside.peer), (8, Handle(7)));
     }
 
     #[test]

@@ -468,3 +468,6 @@ pub(crate) fn bulk(link: &Link) -> Bulk {
     // SAFETY: the layout was checked to lie in the region, which lives as long as its keeper.
     unsafe { Bulk::at(memory.bulk_start(), memory.layout().bulk_bytes as usize, memory.keeper()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,7 +73,7 @@ impl Holders {
 
     /// Removes all references of a client, which ended. False if it had none.
     pub fn remove_all(&mut self, client: u64) -> bool {
-        self.place(client).is_ok_and(|place| self.counts.remove(place).1 > 0)
+        self.place(client).map(|place| self.counts.remove(place)).is_ok()
     }
 
     /// Whether a client holds it, and not only a message.
@@ -122,6 +122,8 @@ mod tests {
         assert_eq!(holders.among(0..=u64::MAX).collect::<Vec<_>>(), [7, 9]);
         assert!(holders.remove(9) && !holders.contains(9) && !holders.remove(9));
         assert!(holders.remove(7) && holders.contains(7));
+        assert!(holders.remove(7) && !holders.contains(7) && !holders.remove(7));
+        holders.add(7);
         holders.add(7);
         assert!(holders.remove_all(7) && holders.is_empty() && !holders.remove_all(7));
     }

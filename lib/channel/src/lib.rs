@@ -29,6 +29,8 @@ mod loopback;
 mod memory;
 mod server;
 mod table;
+#[cfg(test)]
+mod testing;
 
 pub use beside::{Beside, Listen};
 pub use body::{decode, encode};

@@ -386,3 +386,6 @@ impl Link {
         self.doorbell.ring();
     }
 }
+
+#[cfg(test)]
+mod tests;

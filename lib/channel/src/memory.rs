@@ -274,3 +274,44 @@ impl Memory {
         self.keeper.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ServerChannel, loopback_memory, loopback_wiring};
+
+    #[test]
+    fn rings_and_bulk_follow_the_header_in_whole_pages() {
+        let layout = Layout { ring_slots: 32, bulk_bytes: 5000 };
+        let rings = [Side::Client, Side::Server].map(|from| layout.ring_offset(from));
+        assert_eq!((rings, layout.bulk_offset(), layout.bytes()), ([4096, 6144], 8192, 16384));
+        let uneven = Layout { ring_slots: 16, bulk_bytes: 4096 };
+        assert_eq!((uneven.bulk_offset(), uneven.bytes()), (8192, 12288), "rings end within a page");
+        let [memory] = loopback_memory(layout);
+        let bulk = memory.bulk_start().as_ptr() as u64;
+        assert_eq!((bulk - memory.address(), memory.bytes()), (8192, 16384));
+    }
+
+    #[test]
+    fn a_side_has_left_in_the_generation_in_which_it_did() {
+        let [memory] = loopback_memory(Layout::default());
+        memory.close(Side::Server);
+        assert!(memory.is_closed(Side::Server) && !memory.is_closed(Side::Client));
+        memory.raise_generation();
+        assert!(!memory.is_closed(Side::Server));
+    }
+
+    #[test]
+    fn a_region_is_there_as_long_as_somebody_has_its_bulk_area() {
+        let keeper: Rc<dyn Any> = Rc::new(());
+        let [lent] = loopback_memory(Layout { ring_slots: 16, bulk_bytes: 64 });
+        // SAFETY: `lent` is kept, and is not used.
+        let own = unsafe { Memory::attach(lent.address(), lent.bytes(), Some(keeper.clone())) }.unwrap();
+        let channel = ServerChannel::new(loopback_wiring(own, false));
+        let bulk = channel.peer().bulk();
+        drop(channel);
+        assert_eq!((Rc::strong_count(&keeper), bulk.len()), (2, 64));
+        drop(bulk);
+        assert_eq!(Rc::strong_count(&keeper), 1);
+    }
+}

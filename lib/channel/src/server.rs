@@ -235,7 +235,9 @@ impl Peer {
             if self.has_room() || self.is_closed() {
                 return Poll::Ready(());
             }
-            self.inner.state.borrow_mut().room.push(context.waker().clone());
+            let waiting = &mut self.inner.state.borrow_mut().room;
+            waiting.retain(|waker| !waker.will_wake(context.waker()));
+            waiting.push(context.waker().clone());
             Poll::Pending
         })
         .await
@@ -492,3 +494,6 @@ impl Port for ServerPort {
         self.0.inner.link.remote
     }
 }
+
+#[cfg(test)]
+mod tests;
