@@ -575,6 +575,11 @@ mod tests {
         [0, 1].map(|core| unsafe { local_in(memory, shape, core) }.unwrap())
     }
 
+    /// As threads have them.
+    fn own() -> [Local<u64>; 2] {
+        locals(2, 1000, 2, || 0).unwrap().try_into().unwrap()
+    }
+
     fn put<A: Allocator>(local: &mut Local<u64, A>, key: u64, value: u64) -> Result<usize, NoRoom> {
         local.insert::<Alone>(key, |block| *block = value).map(FrameId::index)
     }
@@ -593,6 +598,28 @@ mod tests {
         assert_eq!(put(&mut second, 8, 80), Err(NoRoom), "the first one's frame went home");
         assert_eq!((put(&mut first, 8, 80), put(&mut first, 9, 90)), (Ok(0), Ok(1)));
         assert_eq!((first.grow(), first.shrink::<Alone>(), first.places()), (Err(NoMemory), false, 4));
+    }
+
+    #[test]
+    fn frames_and_nodes_go_home_to_whom_they_belong() {
+        for [mut first, mut second] in [two::<OfEachCore>(), own()] {
+            // Far from each other: each has its node. The first one takes out what the second put.
+            let filled = [put(&mut second, 7, 1), put(&mut second, 700, 1)];
+            assert_eq!((filled, put(&mut second, 8, 1)), ([Ok(3), Ok(2)], Err(NoRoom)));
+            assert!(first.remove(7) && first.remove(700));
+            first.reclaim::<Alone>();
+            assert_eq!((first.free.len(), first.nodes.free.len()), (2, 2), "the first one's alone");
+            let filled = [put(&mut second, 99, 2), put(&mut second, 999, 2)].map(|place| place.unwrap());
+            assert!(filled.contains(&2) && filled.contains(&3), "{filled:?}");
+        }
+    }
+
+    #[test]
+    fn memory_for_all_of_it_is_as_much_as_lies_in_it() {
+        let shape = Shape { cores: 3, keys: 1 << 13, frames_each: 5 };
+        // Two lines for each core, the root and two nodes for each frame, of nine lines, and frames
+        // of two.
+        assert_eq!(shape.bytes::<u64>(), (3 * 2 + (1 + 3 * 5 * 2) * 9 + 3 * 5 * 2) * size_of::<Line>());
     }
 
     #[test]

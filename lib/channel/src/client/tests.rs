@@ -74,6 +74,7 @@ fn more_than_a_turn_takes_in_comes_without_another_ring() {
 #[test]
 fn one_that_was_to_have_room_and_gives_up_leaves_it_to_the_next() {
     let (client, _server) = ends(SMALL);
+    assert!(poll(client.room()).is_ready());
     let mut calls: Vec<_> = (0..CALLS_MAX).map(|_| call(&client, false)).collect();
     let tasks = [(); 4].map(|()| Arc::<Task>::default());
     let woken = || tasks.each_ref().map(|task| task.woken());
@@ -142,6 +143,26 @@ fn a_restart_repeats_what_may_be_repeated_and_is_still_wanted() {
         };
         assert_eq!((poll_as(&task, call), repeated.contains(&number)), (ended, ended == Poll::Pending), "{number}");
     }
+}
+
+#[test]
+fn a_restart_repeats_in_the_order_of_the_calls() {
+    let [one, two, three, monitor] = loopback_memory(SMALL);
+    let (client, first) = (ClientChannel::new(loopback_wiring(one, true)), server_end(two));
+    client.bind(HASH);
+    let before = [(); 2].map(|()| call(&client, true));
+    for correlation in [0, 1] {
+        first.write(Header { correlation, ..REPLY }, &[]).unwrap();
+    }
+    rest();
+    before.into_iter().for_each(drop);
+    // The last place that became free is the first to be taken.
+    let _calls = [(); 3].map(|()| call(&client, true));
+    monitor.raise_generation();
+    let second = server_end(three);
+    rest();
+    let repeated: Vec<_> = come(&second).iter().map(|header| header.correlation).collect();
+    assert_eq!(repeated, [1 << 16 | 1, 1 << 16, 2]);
 }
 
 #[test]

@@ -4,8 +4,11 @@ use std::boxed::Box;
 use std::sync::Arc;
 
 use super::*;
-use crate::testing::{EVENT, HASH, REPLY, SMALL, Task as Polled, client_end, come, poll, poll_as};
+use crate::testing::{EVENT, HASH, REPLY, SMALL, Task as Polled, client_end, come, poll, poll_as, rest};
 use crate::{loopback, loopback_memory, loopback_wiring};
+
+/// What the server's doorbell posts.
+const CLIENT_BIT: u64 = 1;
 
 /// A server's end that is not served, and its client's.
 fn ends() -> (ServerChannel, Link) {
@@ -15,8 +18,9 @@ fn ends() -> (ServerChannel, Link) {
     (server, client_end(one))
 }
 
-/// Knows nothing.
-struct Nobody;
+/// Knows nothing, and counts how often a client left.
+#[derive(Default)]
+struct Nobody(Cell<u32>);
 
 impl Dispatch for Nobody {
     fn request(&self, _peer: &Peer, _operation: u16, _correlation: u32, _body: &[u8]) -> Result<Task, Broken> {
@@ -27,7 +31,9 @@ impl Dispatch for Nobody {
         Err(Broken)
     }
 
-    fn closed(&self, _peer: &Peer) {}
+    fn closed(&self, _peer: &Peer) {
+        self.0.set(self.0.get() + 1);
+    }
 
     fn restarted(&self, _peer: &Peer) {}
 }
@@ -88,7 +94,7 @@ fn a_server_with_something_to_send_does_not_sleep_before_it_nudged() {
     let (server, client) = ends();
     let peer = server.peer().clone();
     let port = ServerPort(peer.clone());
-    let serving = server.serve(HASH, Rc::new(Nobody));
+    let serving = server.serve(HASH, Rc::<Nobody>::default());
     assert!(!port.serve(), "nothing waits");
     while client.room_came() && peer.inner.state.borrow().unsent.is_empty() {
         peer.event(1, &()).unwrap();
@@ -98,6 +104,45 @@ fn a_server_with_something_to_send_does_not_sleep_before_it_nudged() {
     assert!(port.ready() && !port.serve());
     assert_eq!(come(&client), [EVENT]);
     drop(serving);
+}
+
+#[test]
+fn a_server_looks_at_an_end_once_and_at_the_last_one_once_more() {
+    let [one, monitor] = loopback_memory(SMALL);
+    let server = ServerChannel::new(loopback_wiring(one, false));
+    let (port, nobody) = (ServerPort(server.peer().clone()), Rc::<Nobody>::default());
+    let mut serving = Box::pin(server.serve(HASH, nobody.clone()));
+    assert!(!port.ready());
+    // The client broke the contract: it is seen here, and nobody rings.
+    port.0.inner.link.broken();
+    assert!(port.ready());
+    port.poll();
+    assert!(!port.ready() && nobody.0.get() == 1, "a successor may come");
+    monitor.end();
+    assert!(port.ready());
+    port.poll();
+    assert!(!port.ready() && nobody.0.get() == 1);
+    assert!(poll_as(&Arc::default(), &mut serving).is_ready());
+}
+
+#[test]
+fn a_client_that_is_awake_and_has_not_read_is_nudged_once() {
+    for remote in [false, true] {
+        let [one, two] = loopback_memory(SMALL);
+        let (server, client) = (ServerChannel::new(Wiring { remote, ..loopback_wiring(two, false) }), client_end(one));
+        let (peer, nudged) =
+            (server.peer().clone(), || poll(executor::notified(CLIENT_BIT)) == Poll::Ready(CLIENT_BIT));
+        let serving = server.serve(HASH, Rc::<Nobody>::default());
+        assert_eq!(Port::remote(&ServerPort(peer.clone())), remote);
+        rest();
+        assert!(!nudged() && peer.inner.link.is_armed());
+        peer.event(1, &()).unwrap();
+        assert!(!peer.inner.link.is_armed(), "it looks by itself until it sleeps");
+        rest();
+        assert!(nudged() && peer.inner.link.is_armed());
+        assert_eq!(come(&client), [EVENT]);
+        drop(serving);
+    }
 }
 
 #[test]
@@ -114,7 +159,7 @@ fn programs_are_known_by_their_sets_while_they_are_served() {
         let [one, monitor] = loopback_memory(SMALL);
         let channel = ServerChannel::new(Wiring { peer_set, ..loopback_wiring(one, false) });
         clients.add(&channel);
-        (channel.serve(HASH, Rc::new(Nobody)), monitor)
+        (channel.serve(HASH, Rc::<Nobody>::default()), monitor)
     });
     assert!([1, 3].iter().all(|set| clients.is_newborn(client_id(*set, 1))));
     assert!(!clients.look());
