@@ -81,3 +81,70 @@ impl Transport for Mmio {
         pending & 2 != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registers::tests::memory;
+
+    const KIND: u32 = 3;
+
+    /// A device that keeps what is written, and does nothing.
+    fn device() -> (Registers, Mmio) {
+        let registers = memory(64);
+        for (offset, word) in [(0, MAGIC), (4, 2), (8, KIND)] {
+            registers.write_u32(offset, word);
+        }
+        (registers, Mmio::new(registers, KIND).ok().expect("it is one"))
+    }
+
+    #[test]
+    fn another_device_is_not_taken() {
+        for (offset, word) in [(0, MAGIC + 1), (4, 1), (8, KIND + 1)] {
+            let (registers, _) = device();
+            registers.write_u32(offset, word);
+            let (version, device) = (registers.read_u32(4), registers.read_u32(8));
+            assert_eq!(Mmio::new(registers, KIND).err(), Some(NotOurs { version, device }));
+        }
+    }
+
+    #[test]
+    fn status_and_features_have_their_registers() {
+        let (registers, mut mmio) = device();
+        mmio.set_status(0x8f);
+        assert_eq!((registers.read_u32(0x70), mmio.status()), (0x8f, 0x8f));
+        registers.write_u32(0x10, 0x8000_0001);
+        assert_eq!((mmio.features(), registers.read_u32(0x14)), (0x8000_0001_8000_0001, 1), "the upper half last");
+        mmio.set_features(0x1234_5678_9abc_def0);
+        assert_eq!((registers.read_u32(0x24), registers.read_u32(0x20)), (1, 0x1234_5678));
+        registers.write_u32(0x100, 0x0403_0201);
+        assert_eq!([0, 1, 3].map(|offset| mmio.configuration(offset)), [1, 2, 4]);
+    }
+
+    #[test]
+    fn a_queue_is_selected_and_set() {
+        let (registers, mut mmio) = device();
+        for (most, entries) in [(0, 0), (256, 256), (0x1_0000, 0x8000)] {
+            registers.write_u32(0x34, most);
+            assert_eq!((mmio.queue_entries(5), registers.read_u32(0x30)), (entries, 5));
+        }
+        let addresses = QueueAddresses { descriptors: 0x1_0000_1000, available: 0x2_0000_2000, used: 0x3_0000_3000 };
+        assert!(!mmio.adopt_queue(4, 256, addresses), "it is off");
+        mmio.set_queue(2, 256, addresses);
+        assert_eq!([0x30, 0x38, 0x44].map(|at| registers.read_u32(at)), [2, 256, 1]);
+        let written = [0x80, 0x90, 0xa0].map(|at| [registers.read_u32(at), registers.read_u32(at + 4)]);
+        assert_eq!(written, [[0x1000, 1], [0x2000, 2], [0x3000, 3]]);
+        assert!(mmio.adopt_queue(4, 256, addresses) && registers.read_u32(0x30) == 4);
+        mmio.notify(3);
+        assert_eq!(registers.read_u32(0x50), 3);
+    }
+
+    #[test]
+    fn what_is_pending_is_acknowledged() {
+        let (registers, mut mmio) = device();
+        for (pending, acknowledged, is_configuration) in [(0, 0, false), (1, 1, false), (6, 2, true), (7, 3, true)] {
+            registers.write_u32(0x60, pending);
+            assert_eq!((mmio.acknowledge(), registers.read_u32(0x64)), (is_configuration, acknowledged), "{pending}");
+        }
+    }
+}

@@ -159,6 +159,7 @@ impl Transport for Pci {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registers::tests::memory;
 
     fn space() -> [u8; 256] {
         let mut space = [0u8; 256];
@@ -197,5 +198,108 @@ mod tests {
             }
         }
         assert_eq!(find(read(&[0; 256])), None);
+    }
+
+    #[test]
+    fn the_first_structure_of_a_kind_that_can_be_used_counts() {
+        let mut bad = space();
+        // The list begins with what cannot be used: no such window, or bytes beyond any.
+        bad[0x34] = 0xa0;
+        let places = find(read(&space())).unwrap();
+        assert_eq!(find(read(&bad)), Some(places));
+        bad[0xa4] = 4;
+        bad[0xa8..0xac].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(find(read(&bad)), Some(places));
+        bad[0xa8..0xac].copy_from_slice(&0x500u32.to_le_bytes());
+        for kind in [1, 2, 4] {
+            bad[0xa3] = kind;
+            let found = find(read(&bad)).unwrap();
+            let offsets = [found.common.offset, found.notify.offset, found.device.offset];
+            let mut expected = [0, 0x3000, 0x2000];
+            expected[usize::from(kind) / 2] = 0x500;
+            assert_eq!((offsets, found.common.bytes), (expected, 0x1000));
+        }
+        // Others are passed over; of those that are needed none may lack.
+        bad[0xa3] = 3;
+        assert_eq!(find(read(&bad)), Some(places));
+        bad[0xa0] = 8;
+        bad[0xa3] = 1;
+        assert_eq!(find(read(&bad)), Some(places), "no virtio structure");
+        for at in [0x40, 0x60, 0x80] {
+            let mut bad = space();
+            bad[at] = 8;
+            assert_eq!(find(read(&bad)), None);
+        }
+    }
+
+    /// Common structure, notifications and device configuration that keep what is written, and do
+    /// nothing.
+    fn device() -> ([Registers; 3], Pci) {
+        let parts = [memory(8), memory(8), memory(8)];
+        (parts, Pci::new(parts[0], parts[1], 4, parts[2]))
+    }
+
+    const ADDRESSES: QueueAddresses =
+        QueueAddresses { descriptors: 0x1_0000_1000, available: 0x2_0000_2000, used: 0x3_0000_3000 };
+
+    #[test]
+    fn status_features_and_configuration_have_their_registers() {
+        let ([common, _, own], mut pci) = device();
+        pci.set_status(0x8f);
+        assert_eq!((common.read_u32(20), pci.status()), (0x8f, 0x8f));
+        common.write_u32(4, 0x8000_0001);
+        assert_eq!((pci.features(), common.read_u32(0)), (0x8000_0001_8000_0001, 1), "the upper half last");
+        pci.set_features(0x1234_5678_9abc_def0);
+        assert_eq!([8, 12, 16].map(|at| common.read_u32(at)), [1, 0x1234_5678, CONFIGURATION.into()]);
+        own.write_u32(0, 0x0403_0201);
+        assert_eq!([0, 1, 3].map(|offset| pci.configuration(offset)), [1, 2, 4]);
+        assert!(!pci.acknowledge());
+    }
+
+    #[test]
+    fn a_queue_is_set_and_notified_where_it_says() {
+        let ([common, notify, _], mut pci) = device();
+        common.write_u16(24, 512);
+        assert_eq!((pci.queue_entries(5), common.read_u16(22)), (512, 5));
+        common.write_u16(26, 9);
+        common.write_u16(30, 3);
+        pci.set_queue(2, 256, ADDRESSES);
+        assert_eq!([22, 24, 26, 28].map(|at| common.read_u16(at)), [2, 256, 0, 1]);
+        let written = [32, 40, 48].map(|at| [common.read_u32(at), common.read_u32(at + 4)]);
+        assert_eq!(written, [[0x1000, 1], [0x2000, 2], [0x3000, 3]]);
+        notify.write_u16(12, 7);
+        pci.notify(2);
+        assert_eq!(notify.read_u16(12), 2);
+        // A queue that no driver of ours uses is not notified.
+        pci.set_queue(QUEUES_MAX as u16, 256, ADDRESSES);
+        pci.notify(QUEUES_MAX as u16);
+        assert_eq!((notify.read_u16(12), notify.read_u16(0)), (2, 0));
+    }
+
+    #[test]
+    fn a_queue_is_gone_on_with_as_it_was_set() {
+        let ([common, notify, own], mut first) = device();
+        first.set_features(0);
+        common.write_u16(30, 3);
+        first.set_queue(2, 256, ADDRESSES);
+        let mut pci = Pci::new(common, notify, 4, own);
+        assert!(pci.adopt_queue(2, 256, ADDRESSES));
+        pci.notify(2);
+        assert_eq!((notify.read_u16(12), common.read_u16(22)), (2, 2));
+        assert!(!pci.adopt_queue(2, 128, ADDRESSES));
+        let QueueAddresses { descriptors, available, used } = ADDRESSES;
+        for wrong in [
+            QueueAddresses { descriptors: descriptors + (1 << 32), ..ADDRESSES },
+            QueueAddresses { available: available + 1, ..ADDRESSES },
+            QueueAddresses { used: used + (1 << 33), ..ADDRESSES },
+        ] {
+            assert!(!pci.adopt_queue(2, 256, wrong));
+        }
+        for (offset, right, wrong) in [(16, NO_VECTOR, 0), (26, 0, 1), (28, 1, 0)] {
+            common.write_u16(offset, wrong);
+            assert!(!pci.adopt_queue(2, 256, ADDRESSES), "{offset}");
+            common.write_u16(offset, right);
+            assert!(pci.adopt_queue(2, 256, ADDRESSES), "{offset}");
+        }
     }
 }

@@ -59,3 +59,46 @@ impl Registers {
         (end <= self.bytes && address.is_multiple_of(bytes)).then_some(address)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// A window of so many words of memory, which keep what is written.
+    pub(crate) fn memory(words: usize) -> Registers {
+        let memory = vec![0u64; words].leak();
+        // SAFETY: it is leaked, and nobody else has it.
+        unsafe { Registers::new(memory.as_mut_ptr() as u64, 8 * words as u64) }
+    }
+
+    #[test]
+    fn nothing_is_reached_out_of_the_window_or_askew() {
+        let window = memory(2);
+        window.write_u32(4, 0x0403_0201);
+        window.write_u16(8, 0x0605);
+        window.write_u8(15, 0x0f);
+        assert_eq!((window.read_u32(4), window.read_u32(8), window.read_u32(12)), (0x0403_0201, 0x0605, 0x0f00_0000));
+        assert_eq!((window.read_u16(6), window.read_u8(5), window.read_u16(14)), (0x0403, 2, 0x0f00));
+        for offset in [2, 14, 16, u64::MAX - 3, u64::MAX] {
+            window.write_u32(offset, 7);
+            assert_eq!(window.read_u32(offset), u32::MAX, "{offset}");
+        }
+        for offset in [5, 15, 16] {
+            window.write_u16(offset, 7);
+            assert_eq!((window.read_u16(offset), window.read_u8(offset | 16)), (u16::MAX, u8::MAX), "{offset}");
+        }
+        assert_eq!([0, 4, 8, 12].map(|at| window.read_u32(at)), [0, 0x0403_0201, 0x0605, 0x0f00_0000]);
+    }
+
+    #[test]
+    fn a_part_lies_within() {
+        let window = memory(2);
+        window.write_u32(8, 7);
+        let part = window.part(8, 8);
+        assert_eq!((part.read_u32(0), part.read_u32(4), part.read_u32(8)), (7, 0, u32::MAX));
+        for outside in [window.part(8, 9), window.part(16, 1), window.part(u64::MAX, 2)] {
+            assert_eq!(outside.read_u8(0), u8::MAX);
+        }
+    }
+}

@@ -189,3 +189,6 @@ impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
         (**self).acknowledge()
     }
 }
+
+#[cfg(test)]
+mod tests;
