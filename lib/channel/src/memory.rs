@@ -287,6 +287,7 @@ mod tests {
         assert_eq!((rings, layout.bulk_offset(), layout.bytes()), ([4096, 6144], 8192, 16384));
         let uneven = Layout { ring_slots: 16, bulk_bytes: 4096 };
         assert_eq!((uneven.bulk_offset(), uneven.bytes()), (8192, 12288), "rings end within a page");
+        assert_eq!(Layout { ring_slots: 128, bulk_bytes: 0 }.bulk_offset(), 20480);
         let [memory] = loopback_memory(layout);
         let bulk = memory.bulk_start().as_ptr() as u64;
         assert_eq!((bulk - memory.address(), memory.bytes()), (8192, 16384));

@@ -146,6 +146,25 @@ fn a_client_that_is_awake_and_has_not_read_is_nudged_once() {
 }
 
 #[test]
+fn an_answer_rings_who_sleeps_and_is_followed_by_looking_only_at_another_core() {
+    for (remote, sleeps) in [(false, false), (false, true), (true, false), (true, true)] {
+        let [one, two] = loopback_memory(SMALL);
+        let (server, client) = (ServerChannel::new(Wiring { remote, ..loopback_wiring(two, false) }), client_end(one));
+        let peer = server.peer().clone();
+        let serving = server.serve(HASH, Rc::<Nobody>::default());
+        rest();
+        if sleeps {
+            client.arm();
+        }
+        peer.inner.send(&mut peer.inner.state.borrow_mut(), REPLY, &[]);
+        assert_eq!(peer.inner.link.is_armed(), !(remote && sleeps));
+        rest();
+        assert!(!client.is_armed() && come(&client) == [REPLY]);
+        drop(serving);
+    }
+}
+
+#[test]
 fn two_peers_are_equal_if_they_are_one_channel() {
     let (one, two) = (loopback(SMALL).1, loopback(SMALL).1);
     assert!(one.peer() == &one.peer().clone() && one.peer() != two.peer());
