@@ -1,6 +1,7 @@
 //! What one node does alone, and what each call is refused for. Protocols between nodes:
 //! `sim/src/tests`.
 
+use crate::lock::{Lock, Locks, Vote};
 use crate::*;
 use abi::{ObjectType, Rights};
 use alloc::vec;
@@ -138,9 +139,14 @@ fn translations_go_with_their_capability() {
     let segment = bench.retype(ROOT, ObjectType::Segment, 4, 1).expect("free")[0];
     let object = bench.node.table().get(segment).expect("was made").object;
     let both = Rights::READ.union(Rights::WRITE);
+    bench.call(Call::Touch { slot: segment, rights: Rights::READ }).expect("has the right");
     bench.call(Call::Touch { slot: segment, rights: both }).expect("has the rights");
+    for rights in [Rights::WRITE, Rights(0)] {
+        assert_eq!(bench.call(Call::Touch { slot: segment, rights }), Err(Refusal::BadArgument));
+    }
     let narrowed = bench.effects(Call::Invalidate { slot: segment, keep: Rights::READ });
-    assert_eq!(narrowed[0], Effect::Invalidate(object, Rights::READ), "before the answer");
+    let answer = Effect::Reply(RequestId(bench.requests), Ok(Answer::Done));
+    assert_eq!(narrowed, [Effect::Invalidate(object, Rights::READ), answer], "nobody else is asked");
     let revoked = bench.effects(Call::Revoke { slot: ROOT });
     assert_eq!(revoked[0], Effect::Invalidate(object, Rights(0)), "before the answer");
     assert_eq!(bench.node.table().translations().count(), 0);
@@ -188,4 +194,110 @@ fn strangers_and_late_answers_change_nothing() {
         }
     }
     assert_eq!(bench.node, before);
+}
+
+impl Bench {
+    /// Gives the other node a copy of what is in a slot, which it takes.
+    fn share(&mut self, slot: Slot) {
+        let sent = self.effects(Call::Transfer { slot, to: OTHER.core, rights: Rights::ALL, moved: false });
+        let [Effect::Send(OTHER, Envelope { message: Message::Transfer { number, .. }, .. })] = sent[..] else {
+            panic!("{sent:?}")
+        };
+        self.hear(Message::Transferred(number, Ok(())));
+    }
+
+    /// A message of the other node's.
+    fn hear(&mut self, message: Message) -> Vec<Effect> {
+        self.node.step(Event::Message(OTHER, Envelope { view: self.node.view, message }), 0)
+    }
+
+    /// A call that asks the other node for its vote: its stamp.
+    fn asks(&mut self, call: Call) -> (OperationId, Stamp) {
+        let asked = self.effects(call);
+        let [Effect::Send(OTHER, Envelope { message: Message::Prepare { operation, stamp, .. }, .. })] = asked[..]
+        else {
+            panic!("{asked:?}")
+        };
+        (operation, stamp)
+    }
+}
+
+#[test]
+fn who_is_alone_again_is_known_by_the_votes() {
+    for remains in [true, false] {
+        let mut bench = Bench::new();
+        bench.share(ROOT);
+        let (operation, first) = bench.asks(Call::Retype { slot: ROOT, kind: ObjectType::Ram, pages: 1, count: 1 });
+        let decided = bench.hear(Message::Vote(operation, Ok(remains)));
+        assert!(decided.contains(&Effect::Reply(RequestId(2), Ok(Answer::Slots(vec![Slot(1)])))), "{decided:?}");
+        bench.hear(Message::Done(operation));
+        assert_eq!(bench.node.table().get(ROOT).map(|held| held.remote), Some(remains));
+        if remains {
+            assert!(bench.asks(Call::Revoke { slot: ROOT }).1 > first, "a later one is younger");
+        } else {
+            assert_eq!(bench.call(Call::Revoke { slot: ROOT }), Ok(Vec::new()));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_starts_is_asked_for_its_vote_too() {
+    const NEW: NodeId = NodeId { core: 2, life: 1 };
+    let mut bench = Bench::new();
+    bench.share(ROOT);
+    let (operation, _) = bench.asks(Call::Revoke { slot: ROOT });
+    let asked = bench.node.step(Event::Up(1, NEW), 0);
+    let is_prepare = |message: &Message| matches!(message, Message::Prepare { operation: of, .. } if *of == operation);
+    assert!(matches!(&asked[..], [Effect::Send(NEW, Envelope { message, .. })] if is_prepare(message)), "{asked:?}");
+    assert_eq!(bench.hear(Message::Vote(operation, Ok(false))), [], "its vote is waited for");
+    let vote = Envelope { view: 1, message: Message::Vote(operation, Ok(false)) };
+    let decided = bench.node.step(Event::Message(NEW, vote), 0);
+    let decide = |node| Effect::Send(node, Envelope { view: 1, message: Message::Decide(operation, true) });
+    assert_eq!(decided, [decide(OTHER), decide(NEW)]);
+}
+
+#[test]
+fn an_operation_goes_on_without_a_node_that_stopped() {
+    const NEW: NodeId = NodeId { core: 2, life: 1 };
+    let mut bench = Bench::new();
+    bench.share(ROOT);
+    let (operation, _) = bench.asks(Call::Revoke { slot: ROOT });
+    bench.node.step(Event::Up(1, NEW), 0);
+    assert_eq!(bench.hear(Message::Vote(operation, Ok(false))), []);
+    let decide = Effect::Send(OTHER, Envelope { view: 2, message: Message::Decide(operation, true) });
+    assert!(bench.node.step(Event::Down(2, NEW), 0).contains(&decide));
+    assert_eq!(bench.hear(Message::Done(operation)), [Effect::Reply(RequestId(2), Ok(Answer::Done))]);
+}
+
+#[test]
+fn who_waits_for_itself_suspects_nobody_for_it() {
+    let mut bench = Bench::new();
+    let copy = bench.copy(ROOT, Rights::ALL).expect("has the rights");
+    bench.effects(Call::Transfer { slot: copy, to: OTHER.core, rights: Rights::ALL, moved: false });
+    // Its own vote waits until that has landed.
+    assert_eq!(bench.effects(Call::Retype { slot: ROOT, kind: ObjectType::Ram, pages: 1, count: 1 }), []);
+    assert_eq!(bench.node.step(Event::Timer, SUSPECT_NS), [Effect::Suspect(OTHER)]);
+}
+
+#[test]
+fn an_operation_waits_for_younger_ones_only_and_the_oldest_is_next() {
+    let mut locks = Locks::default();
+    let id = |clock| OperationId { coordinator: OTHER, number: clock };
+    let mut take = |clock, first, pages| {
+        let capability = CapabilityId::root(0);
+        let (stamp, extent) = (Stamp { clock, coordinator: OTHER }, Extent { first, pages });
+        let claim = Claim::Revoke { depth: 0, capability };
+        locks.take(id(clock), Lock { stamp, extent, claim, vote: Vote::Waiting })
+    };
+    assert_eq!([take(50, 0, 8), take(20, 12, 4)], [Some(Vote::Draining); 2], "they are apart");
+    assert_eq!(take(70, 4, 2), None, "an older one has it");
+    assert_eq!([take(30, 4, 4), take(10, 0, 2)], [Some(Vote::Waiting); 2]);
+    assert_eq!(take(40, 6, 4), None, "an older one awaits it");
+    assert_eq!(take(25, 5, 4), Some(Vote::Waiting));
+    assert_eq!(locks.advance(), [id(20), id(50)]);
+    locks.set_vote(id(20), Vote::Cast);
+    locks.remove(id(50));
+    assert_eq!(locks.advance(), [id(10), id(25)], "the other one still waits, for the older of these");
+    locks.remove(id(25));
+    assert_eq!(locks.advance(), [id(10), id(30)]);
 }

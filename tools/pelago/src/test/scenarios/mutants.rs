@@ -52,6 +52,7 @@ impl Module {
 const MODULES: &[Module] = &[
     Module::alone("lib/aes"),
     Module::alone("lib/buffers"),
+    Module { folder: "lib/capability", judge: Some("pelago-sim") },
     Module { folder: "lib/channel", judge: Some("pelago-runtime") },
     Module::alone("lib/counter"),
     Module::alone("lib/crc32c"),
