@@ -266,3 +266,6 @@ impl Table {
         self.records.keys().filter(|object| !named.contains(object)).copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 const ME: NodeId = NodeId { core: 0, life: 1 };
 const OTHER: NodeId = NodeId { core: 1, life: 1 };
+const NEW: NodeId = NodeId { core: 2, life: 1 };
 const ROOT: Slot = Slot(0);
 
 struct Bench {
@@ -208,7 +209,11 @@ impl Bench {
 
     /// A message of the other node's.
     fn hear(&mut self, message: Message) -> Vec<Effect> {
-        self.node.step(Event::Message(OTHER, Envelope { view: self.node.view, message }), 0)
+        self.hear_of(OTHER, message)
+    }
+
+    fn hear_of(&mut self, from: NodeId, message: Message) -> Vec<Effect> {
+        self.node.step(Event::Message(from, Envelope { view: self.node.view, message }), 0)
     }
 
     /// A call that asks the other node for its vote: its stamp.
@@ -242,7 +247,6 @@ fn who_is_alone_again_is_known_by_the_votes() {
 
 #[test]
 fn a_node_that_starts_is_asked_for_its_vote_too() {
-    const NEW: NodeId = NodeId { core: 2, life: 1 };
     let mut bench = Bench::new();
     bench.share(ROOT);
     let (operation, _) = bench.asks(Call::Revoke { slot: ROOT });
@@ -250,15 +254,13 @@ fn a_node_that_starts_is_asked_for_its_vote_too() {
     let is_prepare = |message: &Message| matches!(message, Message::Prepare { operation: of, .. } if *of == operation);
     assert!(matches!(&asked[..], [Effect::Send(NEW, Envelope { message, .. })] if is_prepare(message)), "{asked:?}");
     assert_eq!(bench.hear(Message::Vote(operation, Ok(false))), [], "its vote is waited for");
-    let vote = Envelope { view: 1, message: Message::Vote(operation, Ok(false)) };
-    let decided = bench.node.step(Event::Message(NEW, vote), 0);
+    let decided = bench.hear_of(NEW, Message::Vote(operation, Ok(false)));
     let decide = |node| Effect::Send(node, Envelope { view: 1, message: Message::Decide(operation, true) });
     assert_eq!(decided, [decide(OTHER), decide(NEW)]);
 }
 
 #[test]
 fn an_operation_goes_on_without_a_node_that_stopped() {
-    const NEW: NodeId = NodeId { core: 2, life: 1 };
     let mut bench = Bench::new();
     bench.share(ROOT);
     let (operation, _) = bench.asks(Call::Revoke { slot: ROOT });
@@ -294,10 +296,141 @@ fn an_operation_waits_for_younger_ones_only_and_the_oldest_is_next() {
     assert_eq!([take(30, 4, 4), take(10, 0, 2)], [Some(Vote::Waiting); 2]);
     assert_eq!(take(40, 6, 4), None, "an older one awaits it");
     assert_eq!(take(25, 5, 4), Some(Vote::Waiting));
+    let covered = [(0, 8), (1, 2), (12, 1), (4, 5), (8, 1)].map(|(first, pages)| locks.covers(Extent { first, pages }));
+    assert_eq!(covered, [true, true, true, false, false], "by what is held, whole");
     assert_eq!(locks.advance(), [id(20), id(50)]);
     locks.set_vote(id(20), Vote::Cast);
     locks.remove(id(50));
     assert_eq!(locks.advance(), [id(10), id(25)], "the other one still waits, for the older of these");
     locks.remove(id(25));
     assert_eq!(locks.advance(), [id(10), id(30)]);
+}
+
+/// The other node asks for a vote about all memory.
+fn asked_by_other(bench: &mut Bench) -> (OperationId, Vec<Effect>) {
+    asked_by(bench, OTHER, 9, 9)
+}
+
+/// A node asks for a vote about all memory, by an operation of that number.
+fn asked_by(bench: &mut Bench, coordinator: NodeId, number: u64, settled: u64) -> (OperationId, Vec<Effect>) {
+    let operation = OperationId { coordinator, number };
+    let memory = Extent { first: 0, pages: 16 };
+    let claim = Claim::Revoke { depth: 0, capability: CapabilityId { node: coordinator, number: 8 } };
+    let stamp = Stamp { clock: number, coordinator };
+    let message = Message::Prepare { operation, stamp, settled, extent: memory, claim };
+    (operation, bench.hear_of(coordinator, message))
+}
+
+#[test]
+fn what_was_voted_about_stays_as_it_is_until_it_is_decided() {
+    let mut bench = Bench::new();
+    let pieces = bench.retype(ROOT, ObjectType::Ram, 8, 2).expect("free");
+    bench.share(ROOT);
+    let (operation, voted) = asked_by_other(&mut bench);
+    let vote = Envelope { view: 0, message: Message::Vote(operation, Ok(true)) };
+    assert_eq!(voted, [Effect::Send(OTHER, vote)]);
+    assert_eq!(bench.retype(pieces[0], ObjectType::Segment, 8, 1), Err(Refusal::Busy));
+    assert_eq!(bench.call(Call::Revoke { slot: pieces[0] }), Err(Refusal::Busy));
+    assert_eq!(bench.copy(pieces[0], Rights::READ), Err(Refusal::Busy));
+    assert_eq!(bench.hear(Message::Decide(operation, false)), []);
+    bench.retype(pieces[0], ObjectType::Segment, 8, 1).expect("free again");
+}
+
+#[test]
+fn what_a_dead_node_asked_before_it_had_a_vote_holds_nothing_up() {
+    let mut bench = Bench::new();
+    bench.node.step(Event::Up(1, NEW), 0);
+    let copy = bench.copy(ROOT, Rights::ALL).expect("has the rights");
+    bench.effects(Call::Transfer { slot: copy, to: NEW.core, rights: Rights::ALL, moved: false });
+    assert_eq!(asked_by_other(&mut bench).1, [], "the vote waits until that has landed");
+    assert_eq!(bench.copy(ROOT, Rights::READ), Err(Refusal::Busy));
+    // The third has not said yet what it knows of the dead one.
+    bench.node.step(Event::Down(2, OTHER), 0);
+    bench.copy(ROOT, Rights::READ).expect("is free");
+}
+
+#[test]
+fn what_was_carried_out_is_remembered_as_long_as_somebody_may_ask() {
+    let mut bench = Bench::new();
+    bench.node.step(Event::Up(1, NEW), 0);
+    let mut carry_out = |coordinator, number, settled| {
+        let (operation, _) = asked_by(&mut bench, coordinator, number, settled);
+        bench.hear_of(coordinator, Message::Decide(operation, true));
+        bench.node.committed.iter().map(|done| (done.coordinator, done.number)).collect::<Vec<_>>()
+    };
+    assert_eq!(carry_out(OTHER, 4, 4), [(OTHER, 4)]);
+    assert_eq!(carry_out(NEW, 5, 5), [(OTHER, 4), (NEW, 5)]);
+    assert_eq!(carry_out(OTHER, 6, 4), [(OTHER, 4), (OTHER, 6), (NEW, 5)]);
+    assert_eq!(carry_out(OTHER, 7, 6), [(OTHER, 6), (OTHER, 7), (NEW, 5)], "the first is done everywhere");
+    bench.node.step(Event::Down(2, NEW), 0);
+    bench.hear(Message::Flush { view: 2, unresolved: [NEW].into(), committed: [].into() });
+    assert_eq!(bench.node.committed.len(), 3, "another flush may come");
+    bench.node.step(Event::Down(3, OTHER), 0);
+    assert!(
+        bench.node.committed.iter().all(|done| done.coordinator == OTHER),
+        "nobody has one of the first one's open"
+    );
+}
+
+#[test]
+fn the_oldest_operation_that_is_open_is_told() {
+    let mut bench = Bench::new();
+    let pieces = bench.retype(ROOT, ObjectType::Ram, 8, 2).expect("free");
+    pieces.iter().for_each(|slot| bench.share(*slot));
+    let mut told = pieces.iter().map(|slot| match &bench.effects(Call::Revoke { slot: *slot })[..] {
+        [Effect::Send(OTHER, Envelope { message: Message::Prepare { operation, settled, .. }, .. })] => {
+            (operation.number, *settled)
+        }
+        other => panic!("{other:?}"),
+    });
+    let (first, second) = (told.next().unwrap(), told.next().unwrap());
+    assert!(first.0 < second.0 && first.1 == first.0 && second.1 == first.0, "{first:?} {second:?}");
+}
+
+#[test]
+fn a_node_is_waited_for_so_long_from_when_it_was_asked() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.node.wake_at_ns(), None);
+    bench.effects(Call::Transfer { slot: ROOT, to: OTHER.core, rights: Rights::ALL, moved: false });
+    assert_eq!(bench.node.wake_at_ns(), Some(SUSPECT_NS));
+    assert_eq!(bench.node.step(Event::Timer, SUSPECT_NS - 1), []);
+    assert_eq!(bench.node.step(Event::Timer, SUSPECT_NS), [Effect::Suspect(OTHER)]);
+    assert_eq!(bench.node.wake_at_ns(), Some(2 * SUSPECT_NS));
+}
+
+#[test]
+fn a_receiver_is_told_whether_others_may_have_some() {
+    let mut bench = Bench::new();
+    let pieces = bench.retype(ROOT, ObjectType::Ram, 4, 3).expect("free");
+    bench.copy(pieces[2], Rights::READ).expect("has the right");
+    for (slot, moved, remote) in [(pieces[0], true, false), (pieces[1], false, true), (pieces[2], true, true)] {
+        let sent = bench.effects(Call::Transfer { slot, to: OTHER.core, rights: Rights::ALL, moved });
+        let [Effect::Send(OTHER, Envelope { message: Message::Transfer { capability, .. }, .. })] = &sent[..] else {
+            panic!("{sent:?}")
+        };
+        assert_eq!(capability.remote, remote, "{slot:?}");
+        assert_eq!(bench.node.is_moving(slot), moved);
+    }
+}
+
+#[test]
+fn what_is_on_its_way_to_a_dead_node_or_of_one_is_answered() {
+    let mut bench = Bench::new();
+    bench.node.step(Event::Up(1, NEW), 0);
+    let own = bench.retype(ROOT, ObjectType::Ram, 4, 3).expect("free");
+    let mut theirs = bench.node.table().get(own[0]).expect("was made").clone();
+    (theirs.id, theirs.object) = (CapabilityId { node: OTHER, number: 1 }, ObjectId { home: OTHER, number: 1 });
+    bench.hear(Message::Transfer { number: 1, capability: theirs });
+    let sent = [(own[0], OTHER, false), (own[1], OTHER, true), (own[2], NEW, true), (Slot(4), NEW, false)];
+    let first = bench.requests + 1;
+    for (slot, NodeId { core: to, .. }, moved) in sent {
+        assert_eq!(bench.effects(Call::Transfer { slot, to, rights: Rights::ALL, moved }).len(), 1, "{slot:?}");
+    }
+    let ended = bench.node.step(Event::Down(2, OTHER), 0);
+    let answers: Vec<_> = ended.into_iter().filter(|effect| matches!(effect, Effect::Reply(..))).collect();
+    let answer = |number, why| Effect::Reply(RequestId(first + number), Err(why));
+    assert_eq!(answers, [answer(0, Refusal::Stopped), answer(1, Refusal::Stopped), answer(3, Refusal::Gone)]);
+    // What was moved to the dead one went with it; what is moved to another is under way.
+    let kept: Vec<Slot> = bench.node.table().slots().map(|(slot, _)| slot).collect();
+    assert_eq!((kept, bench.node.is_moving(own[2])), (vec![ROOT, own[0], own[2]], true));
 }

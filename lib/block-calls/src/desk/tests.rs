@@ -65,7 +65,8 @@ fn a_call_of_too_much_or_of_a_stranger_is_refused() {
     assert_eq!(why(0xffff_ffff, 1 << 40), [0, 0, refused::BATCH]);
     assert_eq!(why(1, 1), [0, 0, refused::BATCH]);
     assert_eq!(desk.call(BADGE + 1, [1, 0, 0, 0], || 0).words, [0, 0, refused::CALLER]);
-    let fresh = Desk::leak(Vec::from([Some(Client::new(BADGE, page, Limits::of(DISK), Handle::NONE))]), CORE);
+    let fresh = Desk::leak(Vec::from([Some(Client::new(BADGE, page, Limits::of(DISK), Handle(7)))]), CORE);
+    assert_eq!((fresh.handler(BADGE), fresh.handler(BADGE + 1)), (Some(Handle(7)), None));
     assert_eq!(call(fresh, 1, 0).words, [0, 0, refused::CALLER], "it has not attached");
 }
 
