@@ -399,16 +399,18 @@ fn a_node_is_waited_for_so_long_from_when_it_was_asked() {
 }
 
 #[test]
-fn a_receiver_is_told_whether_others_may_have_some() {
+fn a_receiver_has_the_rights_that_were_given_and_is_told_whether_others_may_have_some() {
     let mut bench = Bench::new();
     let pieces = bench.retype(ROOT, ObjectType::Ram, 4, 3).expect("free");
     bench.copy(pieces[2], Rights::READ).expect("has the right");
     for (slot, moved, remote) in [(pieces[0], true, false), (pieces[1], false, true), (pieces[2], true, true)] {
-        let sent = bench.effects(Call::Transfer { slot, to: OTHER.core, rights: Rights::ALL, moved });
+        let held = bench.node.table().get(slot).expect("was made").id;
+        let sent = bench.effects(Call::Transfer { slot, to: OTHER.core, rights: Rights::READ, moved });
         let [Effect::Send(OTHER, Envelope { message: Message::Transfer { capability, .. }, .. })] = &sent[..] else {
             panic!("{sent:?}")
         };
-        assert_eq!(capability.remote, remote, "{slot:?}");
+        assert_eq!((capability.rights, capability.remote), (Rights::READ, remote), "{slot:?}");
+        assert_eq!((capability.id == held, capability.derives_from(held)), (moved, !moved), "{slot:?}");
         assert_eq!(bench.node.is_moving(slot), moved);
     }
 }
@@ -433,4 +435,61 @@ fn what_is_on_its_way_to_a_dead_node_or_of_one_is_answered() {
     // What was moved to the dead one went with it; what is moved to another is under way.
     let kept: Vec<Slot> = bench.node.table().slots().map(|(slot, _)| slot).collect();
     assert_eq!((kept, bench.node.is_moving(own[2])), (vec![ROOT, own[0], own[2]], true));
+}
+
+#[test]
+fn a_node_with_anything_under_way_is_not_quiet() {
+    let shares_a_segment = |bench: &mut Bench| {
+        let segment = bench.retype(ROOT, ObjectType::Segment, 4, 1).expect("free")[0];
+        bench.share(segment);
+        assert!(bench.node.is_quiet());
+        segment
+    };
+    let all: [&dyn Fn(&mut Bench); 5] = [
+        &|bench| {
+            bench.effects(Call::Transfer { slot: ROOT, to: OTHER.core, rights: Rights::ALL, moved: false });
+        },
+        &|bench| _ = asked_by_other(bench),
+        &|bench| {
+            let message = Message::Invalidated(1);
+            bench.node.step(Event::Message(OTHER, Envelope { view: 1, message }), 0);
+        },
+        &|bench| {
+            let slot = shares_a_segment(bench);
+            bench.effects(Call::Invalidate { slot, keep: Rights::READ });
+        },
+        &|bench| {
+            bench.node.step(Event::Up(1, NEW), 0);
+            assert!(bench.node.is_quiet());
+            bench.node.step(Event::Down(2, OTHER), 0);
+        },
+    ];
+    for (number, begin) in all.iter().enumerate() {
+        let mut bench = Bench::new();
+        assert!(bench.node.is_quiet());
+        begin(&mut bench);
+        assert!(!bench.node.is_quiet(), "{number}");
+    }
+}
+
+#[test]
+fn an_object_is_there_as_long_as_its_home_has_a_capability() {
+    let mut bench = Bench::new();
+    let segment = bench.retype(ROOT, ObjectType::Segment, 4, 1).expect("free")[0];
+    let object = bench.node.table().get(segment).expect("was made").object;
+    for last in [false, true] {
+        assert_eq!(bench.hear(Message::Dropped(object, last)), []);
+        assert!(bench.node.table().record(object).is_some() && bench.node.is_quiet(), "the last: {last}");
+    }
+}
+
+#[test]
+fn extents_end_before_what_follows_them() {
+    let middle = Extent { first: 4, pages: 4 };
+    let at = |first, pages| Extent { first, pages };
+    assert_eq!((middle.end(), middle.piece(0, 3), middle.piece(2, 3)), (8, at(4, 3), at(10, 3)));
+    let overlap = [at(0, 4), at(0, 5), at(5, 1), at(7, 2), at(8, 2)].map(|other| middle.overlaps(other));
+    assert_eq!(overlap, [false, true, true, true, false]);
+    let within = [at(3, 2), at(4, 4), at(5, 1), at(4, 5), at(8, 1)].map(|other| middle.contains(other));
+    assert_eq!(within, [false, true, true, false, false]);
 }
