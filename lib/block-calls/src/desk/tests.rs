@@ -81,6 +81,9 @@ fn what_is_refused_is_answered_without_the_handler() {
     let errors = [BlocksError::Range, BlocksError::Number, BlocksError::Number];
     assert_eq!(ended, errors.map(Ended::Failed));
     assert_eq!(desk.take(1), None);
+    let cores = Phases { submit_core: CORE, program_core: CORE, ..Phases::default() };
+    let times = Phases { preprocess_ns: 5, submit_ns: 5, program_ns: 5, ..cores };
+    assert_eq!(slot::phases(page, 0), Phases { interrupt_ns: 5, signal_ns: 5, ..times });
 }
 
 #[test]

@@ -213,10 +213,13 @@ fn what_is_not_to_be_done_does_not_reach_the_server_behind() {
     assert_eq!(world.call(0xff, 0).words, [0xff, 0, 0]);
     for (slot, (_, why)) in wrong.iter().enumerate() {
         assert_eq!(slot::ended(world.page, slot), Ended::Failed(*why), "{slot}");
+        assert!(slot::phases(world.page, slot).preprocess_ns > 0, "{slot}");
     }
     assert_eq!(world.calls_behind.get(), 0);
     assert_eq!(world.call(1, 1).words, [0, 0, refused::BATCH]);
     assert_eq!(world.call(u64::MAX >> 31, 0).words, [0, 0, refused::BATCH]);
+    assert_eq!(world.call(u64::MAX >> 32, 0).words, [u64::MAX >> 32, 0, 0], "so many may be");
+    assert_eq!(world.front.clients().len(), 1);
     let stranger = world.front.call(BADGE + 1, [1, 0, 0, 0], || 0, |_, _| Ok([0; 3])).0;
     assert_eq!(stranger.words, [0, 0, refused::CALLER]);
 }

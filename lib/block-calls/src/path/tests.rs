@@ -87,6 +87,23 @@ fn what_is_written_is_encrypted_and_read_back() {
     }
 }
 
+/// The last piece of a request may be short: what is behind it in both regions is others'.
+#[test]
+fn no_byte_behind_a_request_is_touched() {
+    let World { path, plain, encrypted } = world(&segment(SectorBytes::B512), DISK).unwrap();
+    let asked = place(3, 9, PLAIN);
+    encrypted.borrow_mut().fill(0xdd);
+    let to = path.prepare(Direction::Write, asked).unwrap();
+    let touched = |bytes: &Bytes, fresh: u8| {
+        let touched = bytes.borrow().iter().rposition(|byte| *byte != fresh);
+        touched.map(|last| last + 1)
+    };
+    assert_eq!(touched(&encrypted, 0xdd), Some(to.offset as usize + 9 * 512));
+    plain.borrow_mut().fill(0xee);
+    path.complete(asked).unwrap();
+    assert_eq!(touched(&plain, 0xee), Some(PLAIN as usize + 9 * 512));
+}
+
 /// The volume's headers are before its segment, and nothing of anybody's behind it.
 #[test]
 fn nothing_but_whole_blocks_of_the_segment_is_reached() {

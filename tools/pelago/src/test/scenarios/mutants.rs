@@ -51,6 +51,7 @@ impl Module {
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
     Module::alone("lib/aes"),
+    Module::alone("lib/block-calls"),
     Module::alone("lib/buffers"),
     Module { folder: "lib/capability", judge: Some("pelago-sim") },
     Module { folder: "lib/channel", judge: Some("pelago-runtime") },
