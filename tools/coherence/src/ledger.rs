@@ -33,6 +33,8 @@ struct Stretch {
     row: usize,
     operations: u64,
     begun_at: u64,
+    /// How long each core had been awake when it began.
+    awake: Vec<u64>,
     counters: Vec<Counters>,
 }
 
@@ -44,6 +46,7 @@ struct Entry {
     cores: BTreeSet<usize>,
     operations: u64,
     elapsed: u64,
+    awake: Vec<u64>,
     samples: Vec<Sample>,
     total: BTreeMap<u32, Counters>,
 }
@@ -75,6 +78,8 @@ pub struct Begin<'a> {
     pub component: u16,
     /// The core's clock, in modelled cycles.
     pub at: u64,
+    /// How long each core has been awake.
+    pub awake: &'a [u64],
 }
 
 impl Ledger {
@@ -135,13 +140,13 @@ impl Ledger {
 
     /// Begins a stretch of `core`, or of every core.
     pub fn begin(&mut self, core: usize, begin: Begin) {
-        let Begin { name, operations, every_core, component, at } = begin;
+        let Begin { name, operations, every_core, component, at, awake } = begin;
         let row = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
             let begun_by = self.component_name(component).to_owned();
             self.rows.push(Entry { name: name.to_owned(), begun_by, ..Entry::default() });
             self.rows.len() - 1
         });
-        let stretch = Stretch { row, operations, begun_at: at, counters: Vec::new() };
+        let stretch = Stretch { row, operations, begun_at: at, awake: awake.to_vec(), counters: Vec::new() };
         let lost = if every_core {
             self.every.replace((core, stretch)).is_some()
         } else {
@@ -150,8 +155,8 @@ impl Ledger {
         self.unmatched += u64::from(lost);
     }
 
-    /// Ends the stretch that `core` began; `at` is its clock now.
-    pub fn end(&mut self, core: usize, at: u64) {
+    /// Ends the stretch that `core` began; `at` is its clock now, and `awake` as it began.
+    pub fn end(&mut self, core: usize, at: u64, awake: &[u64]) {
         let every = self.every.take_if(|(owner, _)| *owner == core).map(|(_, stretch)| stretch);
         let Some(stretch) = self.open[core].take().or(every) else {
             self.unmatched += 1;
@@ -161,6 +166,9 @@ impl Ledger {
         row.cores.insert(core);
         row.operations += stretch.operations;
         row.elapsed += at - stretch.begun_at;
+        row.awake.resize(awake.len(), 0);
+        let parts = awake.iter().zip(&stretch.awake).map(|(now, begun)| now - begun);
+        row.awake.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
         let mut sample = Sample { operations: stretch.operations, ..Sample::default() };
         for (index, counters) in (0..).zip(&stretch.counters).filter(|(_, counters)| **counters != Counters::default())
         {
@@ -202,6 +210,7 @@ impl Ledger {
             cores: entry.cores.len() as u64,
             operations: entry.operations,
             elapsed: entry.elapsed,
+            awake: entry.awake.clone(),
             stretches: entry.samples.len() as u64,
             ..Row::default()
         };
@@ -232,7 +241,7 @@ mod tests {
 
     fn begin(ledger: &mut Ledger, core: usize, name: &str, operations: u64, every_core: bool) {
         let component = ledger.component("user");
-        ledger.begin(core, Begin { name, operations, every_core, component, at: 0 });
+        ledger.begin(core, Begin { name, operations, every_core, component, at: 0, awake: &[] });
     }
 
     fn add(ledger: &mut Ledger, core: usize, component: &str, instructions: u64) {
@@ -252,7 +261,7 @@ mod tests {
             add(&mut ledger, 0, "user", instructions);
             add(&mut ledger, 0, "kernel", 5);
             add(&mut ledger, 1, "user", 1000);
-            ledger.end(0, 0);
+            ledger.end(0, 0, &[]);
         }
         let report = ledger.report(&Names::default(), 200);
         let [row] = &report.rows[..] else { panic!("{report:?}") };
@@ -273,7 +282,7 @@ mod tests {
         begin(&mut ledger, 0, "request", 1, false);
         add(&mut ledger, 0, "linux-3", 7);
         add(&mut ledger, 0, "linux-3/proxy", 9);
-        ledger.end(0, 0);
+        ledger.end(0, 0, &[]);
         let report = ledger.report(&Names::default(), 200);
         let [row] = &report.rows[..] else { panic!("{report:?}") };
         assert_eq!((row.begun_by.as_str(), row.median.instructions), ("user", 16));
@@ -286,8 +295,8 @@ mod tests {
         begin(&mut ledger, 0, "all", 1, true);
         begin(&mut ledger, 1, "own", 1, false);
         (0..3).for_each(|core| add(&mut ledger, core, "user", 10u64.pow(core as u32)));
-        ledger.end(1, 0);
-        ledger.end(0, 0);
+        ledger.end(1, 0, &[]);
+        ledger.end(0, 0, &[]);
         let report = ledger.report(&Names::default(), 200);
         let sums: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.total.instructions)).collect();
         assert_eq!(sums, [("all", 101), ("own", 10)]);
@@ -298,18 +307,19 @@ mod tests {
         let mut ledger = Ledger::new(Mode::Coherence, 2);
         let component = ledger.component("user");
         for (core, at, end) in [(0, 100, 700), (1, 40, 90)] {
-            let begin = Begin { name: "call", operations: 1, every_core: false, component, at };
+            let begin = Begin { name: "call", operations: 1, every_core: false, component, at, awake: &[at, 10] };
             ledger.begin(core, begin);
-            ledger.end(core, end);
+            ledger.end(core, end, &[at + 30, 15]);
         }
-        assert_eq!(ledger.report(&Names::default(), 200).rows[0].elapsed, 650);
+        let row = &ledger.report(&Names::default(), 200).rows[0];
+        assert_eq!((row.elapsed, row.awake.as_slice()), (650, &[60, 10][..]));
     }
 
     #[test]
     fn lost_halves_are_counted() {
         let mut ledger = Ledger::new(Mode::Count, 2);
         begin(&mut ledger, 0, "call", 1, false);
-        ledger.end(1, 0);
+        ledger.end(1, 0, &[]);
         begin(&mut ledger, 0, "call", 1, false);
         assert_eq!(ledger.report(&Names::default(), 200).unmatched, 2);
         assert!(ledger.report(&Names::default(), 200).rows.is_empty());

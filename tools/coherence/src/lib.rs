@@ -26,7 +26,7 @@ pub use machine::{Access, Machine, Privilege, Setting};
 pub use names::{FunctionId, KERNEL, Names, proxy_name};
 pub use report::{FunctionRow, Report, Row, Sample};
 pub use steps::{StepRow, Steps, merge};
-pub use turns::{Next, Turns};
+pub use turns::{Next, Speed, Turns};
 
 /// Most cores; the directory's sets of sharers have this many bits.
 pub const CORES_MAX: usize = 256;

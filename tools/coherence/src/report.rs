@@ -35,6 +35,8 @@ pub struct Row {
     /// Modelled cycles from the begin of each stretch to its end, added up: with those in which its
     /// core was halted, which are in no counter.
     pub elapsed: u64,
+    /// How long of it each core was not halted, in modelled cycles.
+    pub awake: Vec<u64>,
     /// How many stretches.
     pub stretches: u64,
     /// The stretch in the middle by instructions per operation.

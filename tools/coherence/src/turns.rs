@@ -5,8 +5,9 @@
 //! run to the end of the same epoch, and then the next epoch begins, one turn later. A core that
 //! has reached the end is parked until then, since the emulator comes by whenever another one
 //! pauses. So no active core is ever ahead of another by more than a turn and the block that was
-//! under way. Invariants: the end of the epoch only rises; parked cores are active and past the
-//! end; if there are active cores, one is not parked.
+//! under way. One that is active alone leaves its loop between epochs, too: so whom it woke begins.
+//! Invariants: the end of the epoch only rises; parked cores are active and past the end; if there
+//! are active cores, one is not parked.
 
 /// What happens when the block is done that a core is about to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,32 @@ pub enum Next {
     Epoch,
 }
 
-/// See the module's head. Time is in modelled cycles.
+/// The clock rate of a core, as a part of the full one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// So many cycles of its own,
+    pub own: u64,
+    /// in so many modelled ones. Neither is 0.
+    pub of: u64,
+}
+
+impl Speed {
+    /// Of a core that is not throttled.
+    pub const FULL: Speed = Speed { own: 1, of: 1 };
+}
+
+/// See the module's head. Time is in modelled cycles, which are those of a core that is not
+/// throttled.
 #[derive(Debug)]
 pub struct Turns {
     turn: u64,
     end: u64,
     clocks: Vec<u64>,
+    /// What passed on a core's clock while it was active.
+    awake: Vec<u64>,
+    speeds: Vec<Speed>,
+    /// Parts of a cycle that are not on the core's clock yet: below its speed's `own`.
+    rests: Vec<u64>,
     active: Vec<bool>,
     parked: Vec<bool>,
 }
@@ -33,8 +54,27 @@ pub struct Turns {
 impl Turns {
     /// Cores that have not run yet, and turns of that many cycles.
     pub fn new(cores: usize, turn: u64) -> Turns {
-        let no = vec![false; cores];
-        Turns { turn: turn.max(1), end: turn.max(1), clocks: vec![0; cores], active: no.clone(), parked: no }
+        let (no, zero) = (vec![false; cores], vec![0; cores]);
+        Turns {
+            turn: turn.max(1),
+            end: turn.max(1),
+            clocks: zero.clone(),
+            awake: zero.clone(),
+            speeds: vec![Speed::FULL; cores],
+            rests: zero,
+            active: no.clone(),
+            parked: no,
+        }
+    }
+
+    /// Throttles a core: all that it does takes longer, accesses to memory as well.
+    pub fn set_speed(&mut self, core: usize, speed: Speed) {
+        (self.speeds[core], self.rests[core]) = (speed, 0);
+    }
+
+    /// How long each core was active so far.
+    pub fn awake(&self) -> &[u64] {
+        &self.awake
     }
 
     /// What a core's clock shows.
@@ -47,10 +87,21 @@ impl Turns {
         self.turn = turn.max(1);
     }
 
-    /// Lets a core's time pass.
+    /// Lets a core's time pass: so many cycles of its own.
     #[inline]
-    pub fn advance(&mut self, core: usize, cycles: u64) {
+    pub fn advance(&mut self, core: usize, own: u64) {
+        let speed = self.speeds[core];
+        let cycles = if speed == Speed::FULL { own } else { self.stretch(core, own) };
         self.clocks[core] += cycles;
+        self.awake[core] += cycles;
+    }
+
+    /// Modelled cycles that so many of a throttled core take.
+    fn stretch(&mut self, core: usize, own: u64) -> u64 {
+        let Speed { own: slow, of } = self.speeds[core];
+        let parts = own * of + self.rests[core];
+        self.rests[core] = parts % slow;
+        parts / slow
     }
 
     /// The core waits for an interrupt, and is not waited for. It may be the last that others
@@ -75,12 +126,7 @@ impl Turns {
     fn reached(&mut self, core: usize) -> Next {
         let all = self.all_reached();
         self.parked[core] = self.clocks[core] >= self.end;
-        match all {
-            false => Next::Park,
-            // Who wakes another makes the emulator leave the loop anyway.
-            true if self.active.iter().filter(|active| **active).count() == 1 => Next::On,
-            true => Next::Epoch,
-        }
+        if all { Next::Epoch } else { Next::Park }
     }
 
     /// Begins the next epoch if no active core is before the end of this one.
@@ -191,7 +237,7 @@ mod tests {
         turns.halt(0);
         assert_eq!((release(&mut turns), turns.is_parked(0)), (1, false));
         turns.halt(1);
-        assert_eq!(turns.next(0), Next::On);
+        assert_ne!(turns.next(0), Next::Park);
     }
 
     #[test]
@@ -205,12 +251,44 @@ mod tests {
         assert_eq!((turns.released(), turns.is_parked(0), turns.is_parked(1)), (None, true, false));
     }
 
+    /// The emulator does not leave the loop of who wakes another.
     #[test]
-    fn who_is_alone_goes_on() {
+    fn who_is_alone_lets_whom_it_woke_begin_once_in_an_epoch() {
         let mut turns = Turns::new(2, 100);
-        (0..10).for_each(|_| {
-            assert_eq!((turns.next(0), turns.released()), (Next::On, None));
-            turns.advance(0, 90);
-        });
+        let nexts: Vec<_> = (0..9)
+            .map(|_| {
+                let next = turns.next(0);
+                turns.advance(0, 50);
+                assert_eq!(turns.released(), None);
+                next
+            })
+            .collect();
+        let epochs = nexts.iter().filter(|next| **next == Next::Epoch).count();
+        assert!(epochs == 4 && !nexts.contains(&Next::Park), "{nexts:?}");
+    }
+
+    #[test]
+    fn a_throttled_core_is_slower_by_just_that_and_others_are_not() {
+        for (own, of) in [(1, 1), (3, 4), (1, 2), (1, 4)] {
+            let mut turns = Turns::new(2, 200);
+            turns.set_speed(1, Speed { own, of });
+            (0..2).for_each(|core| (0..999).for_each(|_| turns.advance(core, 7)));
+            let expected = [6993, 6993 * of / own];
+            assert_eq!((turns.awake(), [turns.clock(0), turns.clock(1)]), (&expected[..], expected));
+        }
+    }
+
+    #[test]
+    fn what_a_core_slept_it_was_not_awake() {
+        let mut turns = Turns::new(2, 100);
+        (0..2).for_each(|core| assert_eq!(turns.next(core), Next::On));
+        turns.halt(1);
+        for _ in 0..10 {
+            turns.advance(0, 100);
+            turns.next(0);
+        }
+        turns.next(1);
+        turns.advance(1, 30);
+        assert!(turns.awake() == [1000, 30] && turns.clock(1) > 900, "{turns:?}");
     }
 }

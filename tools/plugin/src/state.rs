@@ -80,12 +80,18 @@ impl State {
             space_changed: true,
             string_line: [None; 2],
         };
+        let mut turns = Turns::new(cores, BOOT_TURN);
+        options
+            .speeds
+            .iter()
+            .filter(|(core, _)| *core < cores)
+            .for_each(|(core, speed)| turns.set_speed(*core, *speed));
         State {
             armed: false,
             blocks: Vec::new(),
             ledger,
             steps: Steps::new(cores),
-            turns: Turns::new(cores, BOOT_TURN),
+            turns,
             machine: (options.mode == Mode::Coherence).then(|| Machine::new(cores, Setting::default())),
             kernel,
             cores: (0..cores).map(core).collect(),
@@ -242,15 +248,15 @@ impl State {
         self.settle(counted);
         let own = &self.cores[core];
         let component = if own.privilege == Privilege::Kernel { self.kernel } else { own.component };
-        let at = self.turns.clock(core);
-        self.ledger.begin(core, Begin { name, operations, every_core, component, at });
+        let (at, awake) = (self.turns.clock(core), self.turns.awake());
+        self.ledger.begin(core, Begin { name, operations, every_core, component, at, awake });
     }
 
     pub fn end(&mut self, core: usize, counted: u64) {
         // The mark's own instruction is counted already, and is nobody's.
         self.settle(counted.wrapping_sub(1));
         self.seen = counted;
-        self.ledger.end(core, self.turns.clock(core));
+        self.ledger.end(core, self.turns.clock(core), self.turns.awake());
     }
 
     /// The report as text.

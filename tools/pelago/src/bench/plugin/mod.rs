@@ -14,7 +14,7 @@ use crate::machine::emulator::{Machine, PROGRAM};
 use crate::machine::guest::Guest;
 use anyhow::{Context, Result, bail, ensure};
 pub use coherence::Mode;
-use coherence::{Report, StepRow};
+use coherence::{Report, Speed, StepRow};
 use object::{Object, ObjectSymbol};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -44,13 +44,23 @@ pub struct Instruments {
     turn: u64,
     out: PathBuf,
     names: PathBuf,
+    /// Of cores that are throttled.
+    speeds: Vec<(u32, Speed)>,
 }
 
 impl Instruments {
     /// The emulator's argument.
     pub fn argument(&self) -> String {
         let (library, out, names) = (self.library.display(), self.out.display(), self.names.display());
-        format!("{library},mode={},turn={},out={out},names={names}", self.mode.name(), self.turn)
+        let speeds: String =
+            self.speeds.iter().map(|(core, Speed { own, of })| format!(",speed={core}/{own}/{of}")).collect();
+        format!("{library},mode={},turn={},out={out},names={names}{speeds}", self.mode.name(), self.turn)
+    }
+
+    /// The same with a core that is throttled.
+    pub fn throttle(mut self, core: u32, speed: Speed) -> Instruments {
+        self.speeds.push((core, speed));
+        self
     }
 }
 
@@ -102,7 +112,7 @@ impl Plugin {
         files::write(&list, names.as_bytes())?;
         // What an earlier guest wrote must not pass for this one's.
         let _ = std::fs::remove_file(&out);
-        Ok(Instruments { library: self.library.clone(), mode, turn, out, names: list })
+        Ok(Instruments { library: self.library.clone(), mode, turn, out, names: list, speeds: Vec::new() })
     }
 
     /// What the plugin wrote when the guest last said that it had measured something.
