@@ -29,6 +29,9 @@ const SMALL: u64 = 64;
 const LARGE: u64 = 1;
 /// Of a sample with a sync behind each operation.
 const SYNCED: u64 = 8;
+/// Of a sample with some twenty statements each, and rows of their table.
+const TRANSACTIONS: u64 = 2;
+const TABLE_ROWS: u64 = 8192;
 /// As many as a device has under way.
 const PROCESSES: usize = 32;
 const CACHED_BLOCKS: u64 = 256;
@@ -195,6 +198,47 @@ pub fn cipher(_: &Setting) -> Result<Vec<Sample>> {
 
 /// A row for each transaction, by one sqlite that is given them one by one.
 pub fn sqlite_insert(_: &Setting) -> Result<Vec<Sample>> {
+    sqlite("create table t(n integer primary key, p text);", SYNCED, |_| {
+        "insert into t(p) values(hex(randomblob(50)));".into()
+    })
+}
+
+/// The reading and writing transaction of sysbench's OLTP, with its defaults but for a smaller
+/// table: ten rows by their number, four ranges of a hundred, two changes, one row deleted and
+/// inserted again.
+pub fn sqlite_transaction(_: &Setting) -> Result<Vec<Sample>> {
+    let columns = "i, i * 7919 % 10000 + 1, printf('%0120d', i * i), printf('%060d', i)";
+    let table = format!(
+        "create table t(id integer primary key, k integer, c text, pad text); with recursive n(i) as (select 1 union \
+         all select i + 1 from n where i < {TABLE_ROWS}) insert into t select {columns} from n; create index k on t(k);"
+    );
+    sqlite(&table, TRANSACTIONS, |number| {
+        let id = |nth: u64| scattered(number * 32 + nth, TABLE_ROWS) + 1;
+        let points: String = (0..10).map(|nth| format!("select c from t where id = {};", id(nth))).collect();
+        let range = |nth: u64, what: &str, order: &str| {
+            let first = id(nth);
+            format!("select {what} from t where id between {first} and {}{order};", first + 99)
+        };
+        let ranges = [
+            range(10, "c", ""),
+            range(11, "sum(k)", ""),
+            range(12, "c", " order by c"),
+            range(13, "distinct c", " order by c"),
+        ];
+        let (counted, written, replaced) = (id(14), id(15), id(16));
+        format!(
+            "begin;{points}{}update t set k = k + 1 where id = {counted};\
+             update t set c = printf('%0120d', {number}) where id = {written};\
+             delete from t where id = {replaced};\
+             insert into t values({replaced}, {number}, printf('%0120d', {number}), printf('%060d', {number}));commit;",
+            ranges.concat()
+        )
+    })
+}
+
+/// Transactions of one sqlite whose database `table` makes, so many in a sample; `question` gives
+/// each by its number, on a line.
+fn sqlite(table: &str, operations: u64, question: impl Fn(u64) -> String) -> Result<Vec<Sample>> {
     let path = format!("{FOLDER}/db");
     let command =
         Command::new("sqlite3").args(["-batch", "-bail", &path]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -208,14 +252,25 @@ pub fn sqlite_insert(_: &Setting) -> Result<Vec<Sample>> {
         return Err(Problem::Failed("sqlite3 has no pipes".into()));
     };
     let mut answers = BufReader::new(answers);
+    let mut answer = String::new();
     let mut ask = |question: &str| -> Result<()> {
-        let mut answer = String::new();
         writeln!(questions, "{question} select 'done';").during("write")?;
-        answers.read_line(&mut answer).during("read")?;
-        if answer == "done\n" { Ok(()) } else { Err(Problem::Failed(format!("sqlite3 says {answer:?}"))) }
+        loop {
+            answer.clear();
+            if answers.read_line(&mut answer).during("read")? == 0 {
+                return Err(Problem::Failed("sqlite3 refuses a statement".into()));
+            }
+            if answer == "done\n" {
+                return Ok(());
+            }
+        }
     };
-    ask("create table t(n integer primary key, p text);")?;
-    let samples = repeat(SYNCED, || ask("insert into t(p) values(hex(randomblob(50)));"));
+    ask(table)?;
+    let mut number = 0;
+    let samples = repeat(operations, || {
+        number += 1;
+        ask(&question(number))
+    });
     drop(questions);
     sqlite.wait().during("sqlite3")?;
     removed(&path, samples)

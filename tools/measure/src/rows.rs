@@ -38,7 +38,7 @@ const fn disk(name: &'static str, measure: fn(&Setting) -> Result<Vec<Sample>>) 
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 45] = [
+pub const ROWS: [Row; 46] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -82,6 +82,7 @@ pub const ROWS: [Row; 45] = [
     disk("disk-sync/4k/32", disk::sync_deep),
     disk("disk-create-unlink", disk::create_unlink),
     disk("disk-sqlite-insert", disk::sqlite_insert),
+    disk("disk-sqlite-transaction", disk::sqlite_transaction),
     row("disk-cipher/4k", 1, disk::cipher),
     row("nothing", 1, nothing),
 ];

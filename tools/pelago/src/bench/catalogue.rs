@@ -253,6 +253,7 @@ pub const ENTRIES: &[Entry] = &[
     deep("disk-sync/4k/32", "disk-sync/4k/32", false),
     disk("disk-create-unlink", "disk-create-unlink", false),
     disk("disk-sqlite-insert", "disk-sqlite-insert", false),
+    disk("disk-sqlite-transaction", "disk-sqlite-transaction", false),
     program("disk-cipher/4k", ""),
     disk("disk-read/cached/4k/encrypted", "disk-read/cached/4k", true),
     disk("disk-read/sequential/4k/encrypted", "disk-read/sequential/4k", true),
