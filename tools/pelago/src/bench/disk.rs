@@ -19,7 +19,8 @@ use crate::machine::emulator::Drive;
 use crate::machine::guest::Guest;
 use anyhow::{Context, Result, ensure};
 use luks::{Handover, SectorBytes};
-use measure_core::disk::{COLD, COLD_BYTES, FOLDER};
+pub use measure_core::disk::FOLDER;
+use measure_core::disk::{COLD, COLD_BYTES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -187,7 +188,7 @@ impl Disk {
 }
 
 /// Where this machine has none, its row is absent.
-fn add_sqlite(archive: &mut Archive) -> Result<()> {
+pub fn add_sqlite(archive: &mut Archive) -> Result<()> {
     let is_here = path::find(SQLITE).is_some();
     if is_here { rootfs::add_program(archive, SQLITE, rootfs::PATH).map(drop) } else { Ok(()) }
 }

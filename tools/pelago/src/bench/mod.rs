@@ -25,6 +25,7 @@ mod program;
 mod requests;
 mod results;
 mod servers;
+pub mod slow_storage;
 mod systems;
 mod table;
 
@@ -56,7 +57,8 @@ enum Kind {
 #[derive(Args)]
 pub struct Options {
     /// Measure only rows whose name contains one of these, or a paper's figure (`corey.fig1`),
-    /// which is drawn too; `nova`: its study of servers, on the largest of the numbers of cores
+    /// which is drawn too; `nova`: its study of servers, on the largest of the numbers of cores;
+    /// `slow-storage`: a database whose storage's core is throttled
     name: Vec<String>,
     /// Numbers of cores
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
@@ -118,6 +120,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.name == [nova::NAME] {
         let cpus = options.cpus.iter().copied().max().unwrap_or(1);
         nova::command(cpus, options.instruments.turn(), options.json.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.name == [slow_storage::NAME] {
+        slow_storage::command(options.instruments.turn())?;
         return Ok(ExitCode::SUCCESS);
     }
     if options.instruments.chosen() {

@@ -65,6 +65,7 @@ mod servers;
 mod shared_files;
 mod shares;
 mod shell;
+mod slow_storage;
 mod standard_streams;
 mod threads;
 mod tools;
@@ -124,6 +125,7 @@ pub fn all() -> Vec<Scenario> {
         recovery::scenarios(),
         volume_faults::scenarios(),
         disk_servers::scenarios(),
+        slow_storage::scenarios(),
         keep_alive::scenarios(),
         recovery_beside_network::scenarios(),
         processes::scenarios(),
