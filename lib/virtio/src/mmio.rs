@@ -95,7 +95,7 @@ mod tests {
         for (offset, word) in [(0, MAGIC), (4, 2), (8, KIND)] {
             registers.write_u32(offset, word);
         }
-        (registers, Mmio::new(registers, KIND).ok().expect("it is one"))
+        (registers, Mmio::new(registers, KIND).expect("it is one"))
     }
 
     #[test]

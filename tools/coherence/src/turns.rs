@@ -5,9 +5,14 @@
 //! run to the end of the same epoch, and then the next epoch begins, one turn later. A core that
 //! has reached the end is parked until then, since the emulator comes by whenever another one
 //! pauses. So no active core is ever ahead of another by more than a turn and the block that was
-//! under way. One that is active alone leaves its loop between epochs, too: so whom it woke begins.
+//! under way. One that is active alone does not take turns, unless cores have speeds: then it
+//! leaves its loop now and then, so that whom it woke begins.
 //! Invariants: the end of the epoch only rises; parked cores are active and past the end; if there
 //! are active cores, one is not parked.
+
+/// In so many epochs one that is active alone leaves its loop once; each time costs the emulator as
+/// much as it runs in an epoch.
+const EPOCHS_ALONE: u64 = 16;
 
 /// What happens when the block is done that a core is about to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,10 @@ pub struct Turns {
     /// What passed on a core's clock while it was active.
     awake: Vec<u64>,
     speeds: Vec<Speed>,
+    /// One that is active alone leaves its loop.
+    leaves_alone: bool,
+    /// Epochs that began while one was.
+    alone: u64,
     /// Parts of a cycle that are not on the core's clock yet: below its speed's `own`.
     rests: Vec<u64>,
     active: Vec<bool>,
@@ -61,14 +70,18 @@ impl Turns {
             clocks: zero.clone(),
             awake: zero.clone(),
             speeds: vec![Speed::FULL; cores],
+            leaves_alone: false,
+            alone: 0,
             rests: zero,
             active: no.clone(),
             parked: no,
         }
     }
 
-    /// Throttles a core: all that it does takes longer, accesses to memory as well.
+    /// Gives a core a speed: all that it does takes longer if it is throttled, accesses to memory
+    /// as well. From now on one that is active alone leaves its loop.
     pub fn set_speed(&mut self, core: usize, speed: Speed) {
+        self.leaves_alone = true;
         (self.speeds[core], self.rests[core]) = (speed, 0);
     }
 
@@ -126,7 +139,16 @@ impl Turns {
     fn reached(&mut self, core: usize) -> Next {
         let all = self.all_reached();
         self.parked[core] = self.clocks[core] >= self.end;
-        if all { Next::Epoch } else { Next::Park }
+        match all {
+            false => Next::Park,
+            true if self.active.iter().filter(|active| **active).count() > 1 => Next::Epoch,
+            // Whom it wakes begins when it leaves its loop, sleeps, or is paused by the emulator.
+            true => {
+                self.alone += 1;
+                let leaves = self.leaves_alone && self.alone.is_multiple_of(EPOCHS_ALONE);
+                if leaves { Next::Epoch } else { Next::On }
+            }
+        }
     }
 
     /// Begins the next epoch if no active core is before the end of this one.
@@ -253,18 +275,23 @@ mod tests {
 
     /// The emulator does not leave the loop of who wakes another.
     #[test]
-    fn who_is_alone_lets_whom_it_woke_begin_once_in_an_epoch() {
-        let mut turns = Turns::new(2, 100);
-        let nexts: Vec<_> = (0..9)
-            .map(|_| {
-                let next = turns.next(0);
-                turns.advance(0, 50);
-                assert_eq!(turns.released(), None);
-                next
-            })
-            .collect();
-        let epochs = nexts.iter().filter(|next| **next == Next::Epoch).count();
-        assert!(epochs == 4 && !nexts.contains(&Next::Park), "{nexts:?}");
+    fn who_is_alone_lets_whom_it_woke_begin_soon_where_cores_have_speeds() {
+        for (has_speeds, expected) in [(false, 0), (true, 4)] {
+            let mut turns = Turns::new(2, 100);
+            if has_speeds {
+                turns.set_speed(1, Speed::FULL);
+            }
+            let nexts: Vec<_> = (0..4 * EPOCHS_ALONE + 1)
+                .map(|_| {
+                    let next = turns.next(0);
+                    turns.advance(0, 100);
+                    assert_eq!(turns.released(), None);
+                    next
+                })
+                .collect();
+            let epochs = nexts.iter().filter(|next| **next == Next::Epoch).count();
+            assert!(epochs == expected && !nexts.contains(&Next::Park), "{nexts:?}");
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn a_client_listens_to_its_own_bits_and_only_while_it_sleeps() {
         server.write(EVENT, &[]).unwrap();
         executor::post(1);
         rest();
-        assert!(poll(client.next_event()).is_pending(), "somebody else was rung");
+        assert!(poll(client.next_event()).is_pending(), "it was for somebody else");
         executor::post(BADGE);
         rest();
         assert!(poll(client.next_event()).is_ready());

@@ -81,8 +81,9 @@ impl Study<'_> {
         let (measure, cpus) = (self.measure.to_string_lossy(), CPUS.to_string());
         let words = [&*measure, "run", &cpus, row];
         let start = |instruments: plugin::Instruments| {
-            let throttle = |instruments: plugin::Instruments, (core, speed)| instruments.throttle(core, speed);
-            let instruments = throttled.into_iter().fold(instruments, throttle);
+            // Turns are taken alike in all runs.
+            let (core, speed) = throttled.unwrap_or((storage, Speed::FULL));
+            let instruments = instruments.throttle(core, speed);
             self.testbed.boot_system(&system, MachineType::Q35, CPUS, &words, |archive, machine| {
                 disk::add_sqlite(archive)?;
                 plugin::fit(machine, instruments);

@@ -119,10 +119,12 @@ impl Guests<'_> {
     pub fn run(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let mut report = match (boot.side, &boot.load) {
             (Side::Pelago, Load::Component) => {
-                self.component(LoadMachine::new(self.testbed()?, boot.families())?, boot.cpus, turn)
+                let load = LoadMachine::new(self.testbed()?, boot.families())?;
+                self.component(load, boot.cpus, turn)
             }
             (Side::Pelago, Load::ComponentOnDisk) => {
-                self.component(LoadMachine::on_disk(self.testbed()?, boot.families())?, boot.cpus, turn)
+                let load = LoadMachine::on_disk(self.testbed()?, boot.families())?;
+                self.component(load, boot.cpus, turn)
             }
             (Side::Pelago, Load::Program) => self.program(boot, turn),
             (Side::Linux, _) => self.peer(boot, turn),

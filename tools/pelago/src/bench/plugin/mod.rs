@@ -44,7 +44,7 @@ pub struct Instruments {
     turn: u64,
     out: PathBuf,
     names: PathBuf,
-    /// Of cores that are throttled.
+    /// Of cores that have one.
     speeds: Vec<(u32, Speed)>,
 }
 
@@ -57,7 +57,7 @@ impl Instruments {
         format!("{library},mode={},turn={},out={out},names={names}{speeds}", self.mode.name(), self.turn)
     }
 
-    /// The same with a core that is throttled.
+    /// The same with a core of that speed.
     pub fn throttle(mut self, core: u32, speed: Speed) -> Instruments {
         self.speeds.push((core, speed));
         self

