@@ -42,7 +42,9 @@ pub fn scenarios() -> Vec<Scenario> {
             run(bench, cpus, of_components(), TIMES)
         }));
     }
-    all.push(Scenario::shared(4, "double-faults/monitor".into(), |bench| run(bench, 4, with_monitor(), 1)));
+    // On cores of their own: 20 s.
+    let monitor = Scenario::shared(4, "double-faults/monitor".into(), |bench| run(bench, 4, with_monitor(), 1));
+    all.push(monitor.by_night(true));
     all.push(Scenario::nightly(4, "double-faults/nightly/monitor".into(), |bench| {
         run(bench, 4, with_monitor(), TIMES)
     }));

@@ -64,7 +64,7 @@ pub fn scenarios() -> Vec<Scenario> {
             all.push(scenario.sharing(cpus <= SHARING_CPUS_MAX).by_night(cpus > CPUS_ALWAYS_MAX));
         }
     }
-    all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes));
+    all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes).by_night(true));
     // Of one core: cores that take turns on one thread stand still meanwhile, too.
     all.push(Scenario::shared(1, "objects/exact/q35/1".into(), |bench| objects(bench, MachineType::Q35, 1, exact)));
     all.push(Scenario::shared(1, format!("objects/gang/q35/{GANG_CPUS}"), gang));

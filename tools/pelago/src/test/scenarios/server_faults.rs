@@ -46,7 +46,10 @@ type Ask = fn(&mut BufReader<TcpStream>, usize, usize) -> Result<()>;
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for name in ["redis", "nginx"] {
-        all.push(Scenario::alone(4, format!("server-faults/{name}"), move |bench| run(bench, name, BRIEF)).in_pairs());
+        let brief =
+            Scenario::alone(4, format!("server-faults/{name}"), move |bench| run(bench, name, BRIEF)).in_pairs();
+        // The same faults beside another server.
+        all.push(brief.by_night(name == "nginx"));
         all.push(Scenario::nightly(4, format!("server-faults/{name}/minute"), move |bench| run(bench, name, LONG)));
     }
     all

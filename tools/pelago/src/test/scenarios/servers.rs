@@ -304,7 +304,8 @@ pub fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::shared(3, format!("servers/{}", APPEND_ONLY.name), append).by_night(true));
     let save = |_: &_| tools::run_with(&SAVE, tools::LARGE_MEMORY);
     all.push(Scenario::shared(3, format!("servers/{}", SAVE.name), save).by_night(true));
-    all.push(Scenario::shared(3, "servers/dropbear".into(), |_| shell()));
+    // Its keys take long to make, and each log-in some seconds, by emulation.
+    all.push(Scenario::shared(3, "servers/dropbear".into(), |_| shell()).by_night(true));
     all
 }
 

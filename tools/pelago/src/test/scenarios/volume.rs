@@ -53,7 +53,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let full = Scenario::shared(3, "volume/full/q35/2".into(), full);
     let read_only = Scenario::shared(3, "volume/read-only/q35/1".into(), read_only);
     let none = Scenario::shared(3, "volume/none/q35/2".into(), none);
-    let memory = Scenario::shared(3, "volume/memory/q35/2".into(), memory);
+    let memory = Scenario::shared(3, "volume/memory/q35/2".into(), memory).by_night(true);
     let rest = [refused, on_linux, full, memory, read_only, none].into_iter().chain(durable).chain(calls);
     read.into_iter().chain(write).chain(rest).collect()
 }
