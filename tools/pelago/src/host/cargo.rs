@@ -3,6 +3,7 @@
 use crate::host::{child, path, place};
 use anyhow::{Context, Result};
 use cargo_metadata::{Artifact, Message};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,18 +54,32 @@ pub fn build_within(mut cargo: Command, limit: Duration) -> Result<Option<Vec<Ar
 
 /// Has clippy's compiler build the workspace's own crates: it says what it finds, and builds as
 /// the compiler does. So code is compiled once for its lints and its tests. Nothing changes where
-/// there is no clippy.
+/// there is none of the same version.
 pub fn lint(cargo: &mut Command) -> &mut Command {
-    match path::find(CLIPPY) {
+    match clippy() {
         Some(clippy) => cargo.env("RUSTC_WORKSPACE_WRAPPER", clippy),
         None => cargo,
     }
 }
 
+/// Clippy's compiler, if it runs and is the compiler's: what the one builds the other cannot use if
+/// they differ. rustup has a program of that name where there is no clippy, too.
+fn clippy() -> Option<PathBuf> {
+    let compiler = said(Path::new("rustc"), &["--version"])?;
+    path::find(CLIPPY).filter(|clippy| said(clippy, &["--rustc", "--version"]) == Some(compiler))
+}
+
+/// What a program says, if it succeeds.
+fn said(program: &Path, words: &[&str]) -> Option<Vec<u8>> {
+    let mut command = Command::new(program);
+    let output = child::output(command.current_dir(place::root()).args(words), child::SHORT).ok()?;
+    output.status.success().then_some(output.stdout)
+}
+
 /// Whether a build as [`lint`] has it succeeds, and the compiler has nothing to say, which is
 /// written down if it has. Of crates that are not built anew cargo knows what was said.
 pub fn is_clean(mut cargo: Command) -> Result<bool> {
-    path::find(CLIPPY).with_context(|| format!("there is no {CLIPPY}; `rustup component add clippy` brings it"))?;
+    clippy().with_context(|| format!("no {CLIPPY} of the compiler's version runs; `rustup component add clippy`"))?;
     lint(&mut cargo).arg("--message-format=json");
     let rendered = |message| match message {
         Message::CompilerMessage(said) => said.message.rendered,
@@ -82,4 +97,17 @@ fn finish(mut cargo: Command, limit: Duration) -> Result<(bool, Vec<Message>)> {
     let output = timed(|| child::finish(child, "cargo build", limit))?;
     let messages: Result<_, _> = Message::parse_stream(&output.stdout[..]).collect();
     Ok((output.status.success(), messages.context("cannot read what cargo says")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_that_fails_or_is_not_there_is_nothing() {
+        let sh = Path::new("sh");
+        assert_eq!(said(sh, &["-c", "echo 1.95"]), Some(b"1.95\n".to_vec()));
+        assert_eq!(said(sh, &["-c", "echo 1.95; exit 1"]), None);
+        assert_eq!(said(Path::new("/nowhere/clippy-driver"), &[]), None);
+    }
 }
