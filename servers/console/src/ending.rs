@@ -78,9 +78,10 @@ mod tests {
                     let is_asked = Rc::new(Cell::new(false));
                     let store = Rc::new(Store { answer: *answer, is_asked: is_asked.clone() });
                     let life = runtime::spawn(serve_storage(store, ServerChannel::new(loopback_wiring(view, false))));
-                    while !is_asked.get() {
+                    for _ in 0..1000 {
                         runtime::yield_now().await;
                     }
+                    assert!(is_asked.get(), "{answer:?}");
                     if answer.is_none() {
                         runtime::abort(life);
                         monitors.raise_generation();
