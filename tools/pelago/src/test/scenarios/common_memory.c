@@ -325,12 +325,18 @@ static void segments(void) {
     snprintf(text, sizeof text, "%d", id);
     if (!(children[0] = fork())) execl("/proc/self/exe", "checks", text, NULL);
     check("a program does not have its predecessor's", ended(children[0]) == 1, 0);
+    int told[2];
+    check("a pipe", pipe(told) == 0, errno);
     pid_t child = fork();
     if (!child) {
         shmctl(id, IPC_RMID, NULL);
+        write(told[1], "", 1);
         pause();
     }
-    for (int i = 0; i < 2000 && attaches(id) != 2; i++) usleep(1000);
+    // It has removed the segment's name by then, and dies below.
+    char byte;
+    check("its name is gone", read(told[0], &byte, 1) == 1, errno);
+    close(told[0]), close(told[1]);
     check("a child has it too", attaches(id) == 2, attaches(id));
     shmdt(segment);
     segment = shmat(id, NULL, SHM_RDONLY);
