@@ -4,8 +4,7 @@
 use zeroize::Zeroizing;
 
 use crate::key::{KEY_BYTES, VolumeKey};
-use crate::metadata::Segment;
-use crate::sector::{NUMBER_BYTES, SectorBytes};
+use crate::sector::{NUMBER_BYTES, SectorBytes, Segment};
 
 /// Bytes of a handover.
 pub const HANDOVER_BYTES: usize = SUM_AT + 8;

@@ -19,6 +19,7 @@ impl VolumeKey {
     }
 
     /// A key of zeros, to be filled.
+    #[cfg(feature = "headers")]
     pub(crate) fn empty() -> VolumeKey {
         VolumeKey(Zeroizing::new([0; KEY_BYTES]))
     }
@@ -29,6 +30,7 @@ impl VolumeKey {
     }
 
     /// Its bytes, to be filled.
+    #[cfg(feature = "headers")]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8; KEY_BYTES] {
         &mut self.0
     }

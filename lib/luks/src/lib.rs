@@ -8,7 +8,8 @@
 //!    passphrase with the bytes of a slot's area, and gives the volume's key or nothing.
 //! 3. [`SectorCipher`] decrypts and encrypts in place, by the key and [`Header::segment`].
 //!
-//! [`Handover`] is for who gets a volume that somebody else opened.
+//! [`Handover`] is for who gets a volume that somebody else opened. Who encrypts its sectors needs
+//! that and the cipher, and goes without the feature `headers`: no JSON, no key derivation.
 //!
 //! [`format`] makes what `cryptsetup luksFormat` makes, for the tool on the host.
 //!
@@ -25,28 +26,16 @@
 
 extern crate alloc;
 
-mod derive;
-mod error;
-mod format;
 mod handover;
-mod hash;
-mod header;
+#[cfg(feature = "headers")]
+mod headers;
 mod instructions;
 mod key;
-mod metadata;
 mod sector;
-mod slot;
-mod splitter;
-mod text;
 mod xts;
 
-pub use derive::{Budget, Derivation};
-pub use error::{Error, Refusal};
-pub use format::{DATA_OFFSET, DEVICE_BYTES_MIN, Format, Formatted, Strength, format};
 pub use handover::{HANDOVER_BYTES, Handover};
-pub use hash::Hash;
-pub use header::{CopyState, HEAD_BYTES, Header, Write};
+#[cfg(feature = "headers")]
+pub use headers::*;
 pub use key::{KEY_BYTES, VolumeKey};
-pub use metadata::Segment;
-pub use sector::{Misaligned, SectorBytes, SectorCipher};
-pub use slot::{AREA_BYTES, Slot};
+pub use sector::{Misaligned, SectorBytes, SectorCipher, Segment};

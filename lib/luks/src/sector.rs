@@ -7,7 +7,6 @@ use core::fmt;
 
 use crate::instructions::Instructions;
 use crate::key::VolumeKey;
-use crate::metadata::Segment;
 use crate::xts::Xts;
 
 /// Bytes that the number of a sector counts.
@@ -30,6 +29,21 @@ impl SectorBytes {
             SectorBytes::B4096 => 4096,
         }
     }
+}
+
+/// Where the encrypted data lies, and how it is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first byte on the device, a multiple of the sector's bytes.
+    pub offset: u64,
+    /// Its bytes, a multiple of the sector's.
+    pub bytes: u64,
+    /// Bytes of a sector, which is encrypted as one.
+    pub sector: SectorBytes,
+    /// Number of its first sector, counted in 512 bytes.
+    pub tweak: u64,
+    /// Discards may be passed on to the device (`cryptsetup --persistent --allow-discards`).
+    pub allows_discards: bool,
 }
 
 /// A place or a length is no multiple of the sector's bytes. Read whole sectors.
@@ -73,6 +87,7 @@ impl SectorCipher {
     }
 
     /// The cipher of a slot's area.
+    #[cfg(feature = "headers")]
     pub(crate) fn of_area(key: &VolumeKey) -> SectorCipher {
         SectorCipher { engine: Engine::Portable(Xts::new(key.bytes())), sector: SectorBytes::B512, tweak: 0 }
     }

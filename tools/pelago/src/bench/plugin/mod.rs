@@ -179,7 +179,7 @@ fn check(emulator: &Path) -> Result<()> {
 
 /// Builds a plugin of the workspace; its library.
 pub fn build(package: &str) -> Result<PathBuf> {
-    let command = cargo::command(&["build", "--quiet", "--release", "-p", package, "--target-dir", "target/host"]);
+    let command = cargo::command(&["build", "--quiet", "-p", package, "--target-dir", "target/host"]);
     let Some(artifacts) = cargo::build(command)? else {
         bail!("the emulator's plugin did not build; the compiler's messages are above");
     };

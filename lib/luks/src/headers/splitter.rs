@@ -3,7 +3,7 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::hash::Hash;
+use super::hash::Hash;
 use crate::key::{KEY_BYTES, VolumeKey};
 
 /// Stripes of a split key: cryptsetup makes no other number.

@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 use base64ct::{Base64, Encoding};
 use core::ops::Range;
 
-use crate::derive::{Budget, Derivation};
-use crate::error::{Error, Refusal};
-use crate::hash::Hash;
+use super::derive::{Budget, Derivation};
+use super::error::{Error, Refusal};
+use super::hash::Hash;
+use super::slot::{AREA_BYTES, Slot};
+use super::splitter::STRIPES;
+use super::text::{self, Text};
 use crate::key::{KEY_BYTES, VolumeKey};
-use crate::sector::SectorBytes;
-use crate::slot::{AREA_BYTES, Slot};
-use crate::splitter::STRIPES;
-use crate::text::{self, Text};
+use crate::sector::{SectorBytes, Segment};
 
 /// The one cipher, of segments and of areas.
 pub(crate) const CIPHER: &str = "aes-xts-plain64";
@@ -27,21 +27,6 @@ pub(crate) const CIPHER: &str = "aes-xts-plain64";
 const PARTS_MAX: usize = 32;
 /// Bytes that a salt has at least (argon2) and at most, which is twice what cryptsetup makes.
 const SALT_BYTES: core::ops::RangeInclusive<usize> = 8..=64;
-
-/// Where the encrypted data lies, and how it is encrypted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Its first byte on the device, a multiple of the sector's bytes.
-    pub offset: u64,
-    /// Its bytes, a multiple of the sector's.
-    pub bytes: u64,
-    /// Bytes of a sector, which is encrypted as one.
-    pub sector: SectorBytes,
-    /// Number of its first sector, counted in 512 bytes.
-    pub tweak: u64,
-    /// Discards may be passed on to the device (`cryptsetup --persistent --allow-discards`).
-    pub allows_discards: bool,
-}
 
 /// What tells the volume's key from others.
 pub(crate) struct Digest {

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use zeroize::Zeroize;
 
-use crate::error::{Error, Refusal};
-use crate::hash::Hash;
+use super::error::{Error, Refusal};
+use super::hash::Hash;
 use crate::key::{KEY_BYTES, VolumeKey};
 
 /// What a header may cost its reader, over all slots that are tried with it. Each derivation takes
@@ -24,7 +24,7 @@ pub struct Budget {
 
 impl Budget {
     /// For a guest: 64 MiB, which RFC 9106 recommends where memory is short; 2 GiB filled, which
-    /// are sixteen slots as [`format`](crate::format()) makes them; and 20 million iterations, as
+    /// are sixteen slots as [`format`](super::format()) makes them; and 20 million iterations, as
     /// many as four or five slots have that cryptsetup measured. Of each it is a few seconds.
     pub const GUEST: Budget = Budget { memory_kib: 64 << 10, filled_kib: 2 << 20, iterations: 20_000_000 };
 

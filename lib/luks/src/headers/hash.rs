@@ -1,6 +1,6 @@
 //! The hashes that a header may name.
 
-use crate::error::Refusal;
+use super::error::Refusal;
 use sha2::{Digest, Sha256, Sha512};
 
 /// A hash by its name in a header.

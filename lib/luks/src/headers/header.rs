@@ -16,12 +16,13 @@ use alloc::vec::Vec;
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::derive::Budget;
-use crate::error::{Error, Refusal};
-use crate::hash::Hash;
+use super::derive::Budget;
+use super::error::{Error, Refusal};
+use super::hash::Hash;
+use super::metadata::Metadata;
+use super::slot::Slot;
 use crate::key::{KEY_BYTES, VolumeKey};
-use crate::metadata::{Metadata, Segment};
-use crate::slot::Slot;
+use crate::sector::Segment;
 
 /// Bytes from the beginning of a device that both headers lie in; what has to be read.
 pub const HEAD_BYTES: usize = 2 * HEADER_BYTES_MAX;

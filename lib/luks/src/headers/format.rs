@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 use base64ct::{Base64, Encoding};
 use core::fmt::Write as _;
 
-use crate::derive::{Budget, Derivation};
-use crate::error::{Error, Refusal};
-use crate::hash::Hash;
-use crate::header::{self, BINARY_BYTES, HEADER_BYTES_MIN, SALT_BYTES, Write};
+use super::derive::{Budget, Derivation};
+use super::error::{Error, Refusal};
+use super::hash::Hash;
+use super::header::{self, BINARY_BYTES, HEADER_BYTES_MIN, SALT_BYTES, Write};
+use super::metadata::{CIPHER, Digest};
+use super::slot::{AREA_BYTES, Slot};
+use super::splitter::STRIPES;
+use super::text;
 use crate::key::VolumeKey;
-use crate::metadata::{CIPHER, Digest};
 use crate::sector::SectorBytes;
-use crate::slot::{AREA_BYTES, Slot};
-use crate::splitter::STRIPES;
-use crate::text;
 use crate::{KEY_BYTES, Segment};
 
 /// Where the data begins: 16 MiB, cryptsetup's place.

@@ -1,12 +1,12 @@
 //! A key slot: an area in which the volume's key lies split, encrypted by a key that a passphrase
 //! leads to.
 
-use crate::derive::{Budget, Derivation};
-use crate::error::Error;
-use crate::hash::Hash;
+use super::derive::{Budget, Derivation};
+use super::error::Error;
+use super::hash::Hash;
+use super::splitter::{self, SPLIT_BYTES};
 use crate::key::VolumeKey;
 use crate::sector::SectorCipher;
-use crate::splitter::{self, SPLIT_BYTES};
 use zeroize::Zeroize;
 
 /// Bytes of a slot's area that are read: a multiple of 512.
