@@ -143,3 +143,57 @@ fn map_window(device: Handle, window: u64) -> Result<Registers, &'static str> {
     // window and nothing else.
     Ok(unsafe { Registers::new(address + offset, bytes.saturating_sub(offset)) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::rc::Rc;
+    use core::cell::Cell;
+
+    fn claim(line: bool) -> Claim {
+        Claim { handle: Handle(40), line }
+    }
+
+    #[test]
+    fn a_device_has_as_long_as_it_was_given() {
+        // Each look at a test's clock takes a nanosecond.
+        let mut card = Card::new(claim(false), 10);
+        assert!((0..10).all(|_| !card.has_timed_out()));
+        assert!((0..3).all(|_| card.has_timed_out()));
+    }
+
+    #[test]
+    fn a_line_is_answered_before_who_waits_is_woken() {
+        for line in [false, true] {
+            let said = Rc::new(Cell::new((0, 0)));
+            let (answers, wakes) = (said.clone(), said.clone());
+            let acknowledge = move || answers.set((answers.get().0 + 1, answers.get().1));
+            let wake = move || {
+                let (answered, woken) = wakes.get();
+                assert_eq!(answered, if line { woken + 1 } else { 0 });
+                wakes.set((answered, woken + 1));
+            };
+            runtime::testing::run_and_end(async {
+                runtime::spawn(serve_interrupts(claim(line), 4, acknowledge, wake));
+                for count in 1..4 {
+                    executor::post(4);
+                    runtime::sleep(10).await;
+                    assert_eq!(said.get().1, count);
+                }
+            });
+        }
+    }
+
+    /// As on a host, where there is no kernel.
+    #[test]
+    fn of_what_the_kernel_refuses_nothing_is_believed() {
+        let device = claim(false).handle;
+        assert!(begin(device, 1, 1, 2).is_err() && open(device, 1).is_err());
+        for line in [false, true] {
+            let mut card = Card::new(claim(line), 0);
+            assert!(interrupt(claim(line), 1, 2).is_err() && !card.enable_bus_master());
+            // A device by MMIO has no register that tells it.
+            assert_eq!(card.reaches_memory(), line);
+        }
+    }
+}

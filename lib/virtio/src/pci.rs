@@ -168,7 +168,7 @@ mod tests {
             space[at..at + 5].copy_from_slice(&[9, next, 20, kind, window]);
             space[at + 8..at + 12].copy_from_slice(&offset.to_le_bytes());
             space[at + 12..at + 16].copy_from_slice(&0x1000u32.to_le_bytes());
-            space[at + 16] = 4;
+            space[at + 16] = 4 * kind;
         };
         put(0x40, 0x60, 1, 4, 0);
         put(0x60, 0x80, 2, 4, 0x3000);
@@ -189,7 +189,7 @@ mod tests {
         let space = space();
         let places = find(read(&space)).unwrap();
         assert_eq!((places.common.window, places.notify.offset, places.device.offset), (4, 0x3000, 0x2000));
-        assert_eq!(places.notify_step, 4);
+        assert_eq!(places.notify_step, 8, "of the notifications' own structure");
         for index in 0..256 {
             for value in [0, 0x40, 0xff] {
                 let mut bad = space;
@@ -206,6 +206,8 @@ mod tests {
         // The list begins with what cannot be used: no such window, or bytes beyond any.
         bad[0x34] = 0xa0;
         let places = find(read(&space())).unwrap();
+        assert_eq!(find(read(&bad)), Some(places));
+        bad[0xa4] = 6;
         assert_eq!(find(read(&bad)), Some(places));
         bad[0xa4] = 4;
         bad[0xa8..0xac].copy_from_slice(&u32::MAX.to_le_bytes());

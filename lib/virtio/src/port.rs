@@ -275,11 +275,21 @@ pub(crate) mod tests {
         all
     }
 
+    const PHYSICAL: u64 = 0x1_0000;
+    /// Neither begins where the region does.
+    const RING: usize = 64;
+    const BUFFERS: usize = RING + RING_BYTES;
+    const END: usize = BUFFERS + 8 * ENTRIES as usize;
+
     fn queue(device_writes: bool) -> (Region, Queue<Region>) {
-        let region: Region = Rc::new(RefCell::new(vec![0xaa; RING_BYTES + 8 * usize::from(ENTRIES)]));
-        let queue = Queue::new(region.clone(), 0, RING_BYTES, 8);
-        queue.clear(0x1000, device_writes).unwrap();
+        let region: Region = Rc::new(RefCell::new(vec![0xaa; END]));
+        let queue = Queue::new(region.clone(), RING, BUFFERS, 8);
+        queue.clear(PHYSICAL, device_writes).unwrap();
         (region, queue)
+    }
+
+    fn uses(region: &Region, data: &[u8]) {
+        device_writes(region, RING, BUFFERS, 8, data);
     }
 
     #[test]
@@ -287,23 +297,27 @@ pub(crate) mod tests {
         let (region, queue) = queue(false);
         let data: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let (mut given, mut sent, mut got) = (0, 0, Vec::new());
+        assert_eq!(queue.room(0), Ok(256));
         while sent < data.len() {
             let (count, taken) = queue.fill(given, &data[sent..]).unwrap();
-            assert!(queue.give(count) && taken > 0 && taken <= 256);
+            assert!(queue.give(count) && !queue.give(count) && taken > 0 && taken <= 256);
+            assert_eq!((queue.given(), queue.room(count)), (count, Ok(256 - taken.next_multiple_of(8))));
             assert_eq!(queue.fill(count, b"x").unwrap().1, usize::from(count.wrapping_sub(given) < ENTRIES));
             (given, sent) = (count, sent + taken);
-            got.extend(device_reads(&region, 0, RING_BYTES, 8));
+            got.extend(device_reads(&region, RING, BUFFERS, 8));
         }
         assert_eq!(got, data);
+        assert_eq!((queue.outstanding(given), queue.room(given)), (Ok(0), Ok(256)));
         assert_eq!(queue.outstanding(given.wrapping_sub(1)), Err(Broken));
+        assert_eq!(queue.room(given.wrapping_sub(1)), Err(Broken));
     }
 
     #[test]
     fn what_was_peeked_is_there_until_the_position_moves() {
         let (region, queue) = queue(true);
         queue.give(ENTRIES);
-        device_writes(&region, 0, RING_BYTES, 8, b"abcdefgh");
-        device_writes(&region, 0, RING_BYTES, 8, b"ij");
+        uses(&region, b"abcdefgh");
+        uses(&region, b"ij");
         let mut bytes = [0; 9];
         let start = Position::default();
         let (count, after) = queue.peek(start, &mut bytes).unwrap();
@@ -317,7 +331,89 @@ pub(crate) mod tests {
         queue.peek(start, &mut bytes).unwrap();
         assert_eq!(&bytes, b"abcdef...j");
         assert_eq!(queue.overwrite(Position { taken: 0, offset: 9 }, b"."), Err(Broken));
-        region.borrow_mut()[USED_OFFSET + 4] = 7;
+        region.borrow_mut()[RING + USED_OFFSET + 4] = 7;
         assert_eq!(queue.peek(start, &mut bytes), Err(Broken));
+    }
+
+    #[test]
+    fn a_device_uses_all_it_has_and_no_more() {
+        let (region, queue) = queue(true);
+        queue.give(ENTRIES);
+        (0..ENTRIES).for_each(|_| uses(&region, b"12345678"));
+        let (start, mut bytes) = (Position::default(), [0; 300]);
+        assert_eq!((queue.held(start), queue.peek(start, &mut bytes).map(|(count, _)| count)), (Ok(256), Ok(256)));
+        uses(&region, b"");
+        assert_eq!((queue.held(start), queue.peek(start, &mut bytes)), (Err(Broken), Err(Broken)));
+    }
+
+    #[test]
+    fn a_region_that_is_too_short_holds_no_queue() {
+        for (bytes, fits) in [(END, true), (END - 1, false), (BUFFERS, false), (RING + 100, false)] {
+            let region: Region = Rc::new(RefCell::new(vec![0; bytes]));
+            assert_eq!(Queue::new(region, RING, BUFFERS, 8).clear(PHYSICAL, true).is_ok(), fits, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_ours_if_we_left_it_so() {
+        const LENGTH: usize = 8;
+        let (table, available) = (0..16 * usize::from(ENTRIES), AVAILABLE_OFFSET..AVAILABLE_OFFSET + 4 + 2 * 32);
+        for device_writes in [false, true] {
+            let (region, queue) = queue(device_writes);
+            let is_ours = || queue.is_ours(PHYSICAL, device_writes);
+            assert!(is_ours() && !queue.is_ours(PHYSICAL + 8, device_writes));
+            assert!(!queue.is_ours(PHYSICAL, !device_writes));
+            // What was given and used does not matter to it.
+            queue.give(3);
+            uses(&region, b"");
+            assert!(is_ours());
+            let counts = AVAILABLE_OFFSET + INDEX_OFFSET..AVAILABLE_OFFSET + 4;
+            for at in table.clone().chain(available.clone()).filter(|at| !counts.contains(at)) {
+                let right = region.borrow()[RING + at];
+                region.borrow_mut()[RING + at] = right ^ 0x80;
+                assert!(!is_ours(), "{at}");
+                region.borrow_mut()[RING + at] = right;
+            }
+            // What leaves may be shorter than its buffer; what comes finds a whole one.
+            for (bytes, fits) in [(0, false), (1, !device_writes), (7, !device_writes), (8, true), (9, false)] {
+                region.borrow_mut()[RING + 16 * 5 + LENGTH] = bytes;
+                assert_eq!(is_ours(), fits, "{bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_in_step_if_no_more_was_used_than_shown_and_shown_than_given() {
+        let in_step = |given: u16, shown: u16, used: u16| {
+            let (region, queue) = queue(false);
+            queue.give(shown);
+            region.borrow_mut()[RING + USED_OFFSET + INDEX_OFFSET..][..2].copy_from_slice(&used.to_le_bytes());
+            queue.is_in_step(given)
+        };
+        for right in [(0, 0, 0), (4, 4, 2), (4, 3, 2), (4, 2, 2), (4, 4, 4), (32, 32, 0), (1, 0xffff, 0xfff0)] {
+            assert!(in_step(right.0, right.1, right.2), "{right:?}");
+        }
+        // Used ahead of what was shown, shown ahead of what was given, more than there are entries.
+        for wrong in [(4, 3, 4), (4, 4, 5), (4, 5, 2), (33, 33, 0), (33, 1, 0), (1, 2, 0xfff0)] {
+            assert!(!in_step(wrong.0, wrong.1, wrong.2), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_can_have_come_as_far_as_bytes_have() {
+        let (region, queue) = queue(true);
+        queue.give(ENTRIES);
+        let fits = |taken, offset| queue.is_position(Position { taken, offset });
+        // In a buffer that was not used it has come nowhere, whatever stands there.
+        region.borrow_mut()[RING + USED_OFFSET + 4..][..8].copy_from_slice(&[0, 0, 0, 0, 8, 0, 0, 0]);
+        assert!(fits(0, 0) && !fits(0, 1));
+        uses(&region, b"abc");
+        uses(&region, b"");
+        assert_eq!([0, 1, 2, 3, 4].map(|offset| fits(0, offset)), [true, true, true, false, false]);
+        assert!(fits(1, 0) && !fits(1, 1) && fits(2, 0) && !fits(2, 1));
+        assert!(!fits(3, 0), "further than the device");
+        // What the device wrote behind it is not sound.
+        region.borrow_mut()[RING + USED_OFFSET + 4 + 8] = 9;
+        assert!(!fits(0, 0) && !fits(0, 1) && !fits(1, 0) && fits(2, 0));
     }
 }

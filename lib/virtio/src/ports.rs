@@ -309,3 +309,6 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         self.transport.acknowledge();
     }
 }
+
+#[cfg(test)]
+mod tests;

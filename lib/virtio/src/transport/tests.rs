@@ -101,8 +101,8 @@ impl DeviceOwner for Owner {
 #[test]
 fn a_device_is_reset_before_it_reaches_memory_and_then_agrees() {
     let (mut device, mut owner) = (Box::new(device()), OWNER);
-    // Of what is wanted the second is not offered whole.
-    assert_eq!(reset(&mut device, 1, &[1 << 40, 0b110, 0b1000], &mut owner), Ok(0b1001 | 1 << 40));
+    // Of what is wanted the second is not offered whole; a part of the third is needed anyway.
+    assert_eq!(reset(&mut device, 1, &[1 << 40, 0b110, 0b1001], &mut owner), Ok(0b1001 | 1 << 40));
     assert!(owner.reaches_memory && device.features == 0b1001 | 1 << 40);
     run(&mut device);
     assert_eq!(device.statuses, [status::RUNNING, 0, 3, 11, 15]);
@@ -149,7 +149,11 @@ fn a_successor_is_counted_before_it_goes_on() {
     assert_eq!(adopted(Some(1), HEIRS_MAX - 1, 0b10), (Ok(1), Some(HEIRS_MAX)));
     assert_eq!(adopted(Some(1), HEIRS_MAX, 0b10), (Err(Unfit::Heirs(HEIRS_MAX)), None));
     assert_eq!(adopted(None, 0, 0b10), (Err(Unfit::Starting), None));
-    assert_eq!(adopted(Some(1), 0, 0b101), (Err(Unfit::Device(NotRunning::Features)), Some(1)));
+    for needed in [1, 0b101] {
+        let lacking = (Err(Unfit::Device(NotRunning::Features)), Some(1));
+        assert_eq!(adopted(Some(0b101), 0, needed), lacking);
+        assert_eq!(adopted(Some(1), 0, 0b101), lacking);
+    }
 }
 
 #[test]
