@@ -63,6 +63,46 @@ fn messages_arrive_whole_and_in_order() {
     });
 }
 
+/// Beside the ring, where bulk is: what the writer put there before a message is there for the
+/// reader once that is ready, and what the reader puts there before it takes the message is there
+/// for the writer once the slot had room for another.
+#[test]
+fn what_lies_beside_a_message_came_before_it_and_goes_before_its_slot() {
+    const MESSAGES: usize = 4;
+    const ASKED: u64 = 1;
+    const ANSWERED: u64 = 2;
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = shared();
+        let beside: Arc<Vec<AtomicU64>> = Arc::new((0..MESSAGES).map(|_| AtomicU64::new(0)).collect());
+        let (peer, beside_peer) = (shared.clone(), beside.clone());
+        let writer = thread::spawn(move || {
+            let mut writer = Writer::new(1);
+            for number in 0..MESSAGES {
+                beside_peer[number].store(ASKED, Ordering::Relaxed);
+                while writer.write(&peer.slots, &peer.index, header(number as u32), &[]).is_err() {
+                    thread::yield_now();
+                }
+                if let Some(taken) = number.checked_sub(peer.slots.len()) {
+                    assert_eq!(beside_peer[taken].load(Ordering::Relaxed), ANSWERED);
+                }
+            }
+        });
+        let mut reader = Reader::new(1, &shared.index);
+        let mut buffer = Buffer::default();
+        for word in beside.iter() {
+            while !reader.ready(&shared.slots) {
+                thread::yield_now();
+            }
+            assert_eq!(word.load(Ordering::Relaxed), ASKED);
+            word.store(ANSWERED, Ordering::Relaxed);
+            assert!(reader.read(&shared.slots, &shared.index, &mut buffer).unwrap().is_some());
+        }
+        writer.join().unwrap();
+    });
+}
+
 #[test]
 fn a_successor_that_overwrites_is_noticed() {
     let mut model = loom::model::Builder::new();
