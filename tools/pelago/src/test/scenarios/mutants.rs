@@ -67,6 +67,7 @@ const MODULES: &[Module] = &[
     Module::alone("lib/semaphore"),
     Module::alone("lib/system"),
     Module::alone("lib/threads"),
+    Module::alone("lib/virtio"),
     Module::alone("lib/wiring"),
 ];
 
