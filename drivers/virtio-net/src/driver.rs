@@ -1,7 +1,10 @@
 //! The driver as a step machine: device and clients' requests in, frames and free buffers out.
+//!
+//! It is made of two, `receive.rs` and `transmit.rs`, of which each reaches its own queue only.
+//! What both queues have in common is here: start and reset, link, settings.
 
 use alloc::vec::Vec;
-use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
+use packet::{BufferSet, Memory, Span};
 use virtio::pool_queue::{
     self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, Target, USED_OFFSET, Unlike,
 };
@@ -9,7 +12,9 @@ use virtio::takeover::{self, Unfit};
 use virtio::transport::{DeviceOwner, QueueAddresses, ResetError, Transport, reset, run, status, stop};
 
 use crate::control::{self, CONTROL_BYTES, Control, ENTRIES as CONTROL_ENTRIES, Told};
-use crate::journal::{JOURNAL_BYTES, Journal, Left, is_length};
+use crate::journal::{JOURNAL_BYTES, Journal, Left};
+use crate::receive::{self, Receive};
+use crate::transmit::{self, Frames, Transmit};
 
 /// Bytes of the header before each frame (section 5.1.6, with VIRTIO_F_VERSION_1).
 pub const HEADER_BYTES: usize = 12;
@@ -34,9 +39,6 @@ const CONTROL: u16 = 2;
 /// Low byte of the status in the device's configuration, and its bit for the link (section 5.1.4).
 const STATUS_OFFSET: u64 = 6;
 const LINK_UP: u8 = 1;
-/// Frames with the device from which on it shall say when it has sent some; below, we look when
-/// something else wakes us, and each 100 ms. A quarter of the pool.
-const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
 pub const FRAME_MIN: usize = 14;
 
@@ -104,16 +106,19 @@ pub struct Driver<T, M> {
     transport: T,
     places: Places<M>,
     half: u8,
-    transmit_pool: Pool<M>,
-    queues: Queues<M>,
-    journal: Journal<M>,
+    receive: Receive<M>,
+    frames: Frames<M>,
+    transmit: Transmit<M>,
+    /// `None`: the device takes no settings.
+    control: Option<Control<M>>,
+    tells_link: bool,
     address: [u8; 6],
     attached: bool,
     /// Whether all frames are wanted, and what the device was last told and did; `Err`: it refused.
     wants_all: bool,
     promiscuous: Option<Result<bool, Refused>>,
-    /// Something was given since the last `flush`: per queue.
-    news: [bool; 3],
+    /// A command was given since the last `flush`.
+    is_command_new: bool,
     output: Output,
     /// The device was reset, and no IP was told so.
     is_untold: bool,
@@ -170,19 +175,23 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         };
         let mut address = [0; 6];
         (0..).zip(&mut address).for_each(|(offset, byte)| *byte = transport.configuration(offset));
-        let promiscuous = queues.told.map(|Told { on, is_done }| if is_done { Ok(on) } else { Err(Refused) });
+        let Queues { receive, transmit, control, told, tells_link } = queues;
+        let promiscuous = told.map(|Told { on, is_done }| if is_done { Ok(on) } else { Err(Refused) });
+        let [receive_bell, transmit_bell] = [RECEIVE, TRANSMIT].map(|queue| transport.doorbell(queue));
         let mut driver = Driver {
             transport,
-            transmit_pool: Pool::new(places.transmit.memory.clone()),
-            places,
             half,
-            queues,
-            journal,
+            receive: Receive::new(receive, journal, receive_bell, places.receive),
+            frames: Frames::new(&places.transmit),
+            transmit: Transmit::new(transmit, transmit_bell),
+            control,
+            tells_link,
+            places,
             address,
             attached: false,
             wants_all: false,
             promiscuous,
-            news: [false; 3],
+            is_command_new: false,
             output: Output::default(),
             is_untold: found != Found::Running,
             counters: Counters::default(),
@@ -191,8 +200,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
             // Interrupts went nowhere for a while, and a predecessor may have died before it
             // notified.
             driver.transport.acknowledge();
-            [RECEIVE, TRANSMIT].into_iter().for_each(|queue| driver.transport.notify(queue));
-            if driver.queues.control.is_some() {
+            driver.receive.ring();
+            driver.transmit.ring();
+            if driver.control.is_some() {
                 driver.transport.notify(CONTROL);
             }
         }
@@ -202,7 +212,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// The driver has served for a while: its successor may go on with the device.
     pub fn served(&mut self) {
-        self.journal.keep_heirs(0);
+        self.receive.journal().keep_heirs(0);
     }
 
     /// Whether the device asks for a reset, or was reset by somebody else.
@@ -212,7 +222,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Whether the device has frames to send; and how far it has come with such, ever.
     pub fn sending_progress(&self) -> Option<u16> {
-        self.queues.transmit.is_behind().then(|| self.queues.transmit.progress())
+        self.transmit.progress()
     }
 
     /// Ethernet address of the device.
@@ -222,7 +232,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Whether there is a link; a device that does not tell has one.
     pub fn link_is_up(&mut self) -> bool {
-        !self.queues.tells_link || self.transport.configuration(STATUS_OFFSET) & LINK_UP != 0
+        !self.tells_link || self.transport.configuration(STATUS_OFFSET) & LINK_UP != 0
     }
 
     /// Entries of the receive and of the transmit queue.
@@ -249,7 +259,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Whether the device receives all frames; `None` until it has done what was wanted last.
     pub fn promiscuous(&self) -> Option<Result<bool, Refused>> {
-        match &self.queues.control {
+        match &self.control {
             None => Some(Err(Refused)),
             Some(control) if control.is_busy() => None,
             Some(_) => self.promiscuous,
@@ -259,9 +269,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Tells the device what is wanted, if that is news.
     fn settle(&mut self) {
         let is_known = matches!(self.promiscuous, Some(Err(Refused))) || self.promiscuous == Some(Ok(self.wants_all));
-        if let Some(control) = self.queues.control.as_mut().filter(|control| !control.is_busy() && !is_known) {
+        if let Some(control) = self.control.as_mut().filter(|control| !control.is_busy() && !is_known) {
             control.ask_promiscuous(self.wants_all);
-            self.news[usize::from(CONTROL)] = true;
+            self.is_command_new = true;
         }
     }
 
@@ -275,22 +285,16 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// the device still has.
     pub fn attach(&mut self, held: &BufferSet) -> BufferSet {
         self.attached = true;
-        let mut theirs = *held;
-        let received = self.journal.frames(held);
-        for frame in &received {
-            theirs.insert(frame.buffer);
-        }
+        let received = self.receive.attach(held);
         self.counters.redelivered += received.len() as u64;
         self.output = Output { received, transmitted: Vec::new() };
-        let ours = BufferSet::range(0, BUFFERS).without(&theirs).without(&self.queues.receive.given());
-        ours.iter().for_each(|buffer| self.post(buffer));
-        self.queues.transmit.given()
+        self.transmit.given()
     }
 
     /// IP is gone: frames that arrive stay with the device's queue until the next one attaches.
     pub fn detach(&mut self) {
         if core::mem::take(&mut self.attached) {
-            self.journal.discard_lost();
+            self.receive.journal().discard_lost();
         }
         self.output = Output::default();
     }
@@ -302,38 +306,25 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// The epoch, which ends with a reset of the device, and how many frames it was given in it.
     pub fn next_frame(&self) -> (u32, u16) {
-        (self.journal.epoch(), self.queues.transmit.count())
+        (self.receive.epoch(), self.transmit.count())
     }
 
     /// Receive buffers that the device has.
     pub fn posted(&self) -> usize {
-        self.queues.receive.given().len()
+        self.receive.given().len()
     }
 
     /// Transmit buffers that the device has.
     pub fn sending(&self) -> usize {
-        self.queues.transmit.given().len()
+        self.transmit.given().len()
     }
 
     /// Frames to send.
     pub fn transmit(&mut self, frames: &[Span]) {
         for &frame in frames {
-            let room = usize::from(frame.offset) >= HEADER_BYTES && usize::from(frame.length) >= FRAME_MIN;
-            let start = usize::from(frame.offset).wrapping_sub(HEADER_BYTES);
-            // All zero: no offload asked for.
-            if !self.attached
-                || !room
-                || self.transmit_pool.write(frame.buffer, start, &[0; HEADER_BYTES]).is_err()
-                || Pool::<M>::check(frame).is_err()
-            {
-                self.counters.refused += 1;
-                continue;
-            }
-            let physical = self.places.transmit.physical + (usize::from(frame.buffer) * BUFFER_BYTES + start) as u64;
-            let bytes = u32::from(frame.length) + HEADER_BYTES as u32;
-            if self.queues.transmit.give(frame.buffer, Descriptor { physical, bytes }) {
+            let described = if self.attached { self.frames.describe(frame) } else { None };
+            if described.is_some_and(|descriptor| self.transmit.give(frame.buffer, descriptor)) {
                 self.counters.transmitted += 1;
-                self.news[usize::from(TRANSMIT)] = true;
             } else {
                 self.counters.refused += 1;
             }
@@ -343,11 +334,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Receive buffers that IP is done with.
     pub fn release_buffers(&mut self, buffers: &[u16]) {
         for &buffer in buffers {
-            if buffer < BUFFERS && !self.queues.receive.given().contains(buffer) {
-                self.post(buffer);
-            } else {
-                self.counters.refused += 1;
-            }
+            self.counters.refused += u64::from(!self.receive.release(buffer));
         }
     }
 
@@ -359,27 +346,11 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Looks what the device has done. `Err`: it said something impossible and has to be started
     /// again.
     pub fn look(&mut self) -> Result<(), Broken> {
-        while self.attached
-            && let Some(used) = self.queues.receive.next_used()?
-        {
-            let length = (used.written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
-            let is_given = self.queues.receive.given().contains(used.buffer);
-            if let Some(length) = length.filter(|_| is_given).map(|length| length as u16) {
-                self.journal.tell(used.buffer, length);
-                self.queues.receive.accept(used.buffer)?;
-                self.counters.received += 1;
-                self.output.received.push(Span { buffer: used.buffer, offset: HEADER_BYTES as u16, length });
-            } else {
-                self.queues.receive.accept(used.buffer)?;
-                self.counters.dropped += 1;
-                self.post(used.buffer);
-            }
+        if self.attached {
+            self.receive.look(&mut self.output.received, &mut self.counters)?;
         }
-        while let Some(used) = self.queues.transmit.next_used()? {
-            self.queues.transmit.accept(used.buffer)?;
-            self.output.transmitted.push(used.buffer);
-        }
-        if let Some(Told { on, is_done }) = self.queues.control.as_mut().and_then(Control::take) {
+        self.transmit.look(|buffer| self.output.transmitted.push(buffer))?;
+        if let Some(Told { on, is_done }) = self.control.as_mut().and_then(Control::take) {
             self.promiscuous = Some(if is_done { Ok(on) } else { Err(Refused) });
             self.settle();
         }
@@ -389,14 +360,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// End of a turn: shows the device what was given and says whether to be interrupted for sent
     /// frames.
     pub fn flush(&mut self) {
-        let busy = self.queues.transmit.given().len() >= INTERRUPT_FROM;
-        self.queues.transmit.want_interrupts(busy);
-        for (index, queue) in [(RECEIVE, &mut self.queues.receive), (TRANSMIT, &mut self.queues.transmit)] {
-            if core::mem::take(&mut self.news[usize::from(index)]) && queue.publish() {
-                self.transport.notify(index);
-            }
-        }
-        if core::mem::take(&mut self.news[usize::from(CONTROL)]) {
+        self.receive.flush();
+        self.transmit.flush();
+        if core::mem::take(&mut self.is_command_new) {
             self.transport.notify(CONTROL);
         }
     }
@@ -411,34 +377,18 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     pub fn restart(&mut self, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
         self.counters.restarts += 1;
         self.is_untold = true;
-        let [posted, unsent] = [&self.queues.receive, &self.queues.transmit].map(Queue::given);
-        self.queues = start_anew(&mut self.transport, &self.places.rings, &mut self.journal, self.half, owner)?;
+        let unsent = self.transmit.given();
+        let (transport, journal) = (&mut self.transport, self.receive.journal());
+        let queues = start_anew(transport, &self.places.rings, journal, self.half, owner)?;
+        let [receive_bell, transmit_bell] = [RECEIVE, TRANSMIT].map(|queue| transport.doorbell(queue));
         self.half = 1 - self.half;
-        self.promiscuous = None;
+        self.transmit = Transmit::new(queues.transmit, transmit_bell);
+        (self.control, self.tells_link, self.promiscuous) = (queues.control, queues.tells_link, None);
         self.settle();
         self.output.transmitted.extend(unsent.iter());
-        let told: Vec<u16> = posted.iter().filter(|buffer| self.journal.is_told(*buffer)).collect();
-        self.output.received.extend(self.journal.spans(told.iter().copied()));
-        posted.iter().filter(|buffer| !told.contains(buffer)).for_each(|buffer| self.post(buffer));
+        self.output.received.extend(self.receive.begin_again(queues.receive, receive_bell));
         Ok(())
     }
-
-    fn post(&mut self, buffer: u16) {
-        self.journal.remove(buffer);
-        self.queues.receive.give(buffer, receive_descriptor(self.places.receive, buffer));
-        self.news[usize::from(RECEIVE)] = true;
-    }
-}
-
-fn receive_descriptor(pool: u64, buffer: u16) -> Descriptor {
-    Descriptor { physical: pool + u64::from(buffer) * BUFFER_BYTES as u64, bytes: BUFFER_BYTES as u32 }
-}
-
-/// Whether a frame of that buffer of the pool is at the descriptor, header included.
-fn is_transmit_descriptor(pool: u64, buffer: u16, Descriptor { physical, bytes }: Descriptor) -> bool {
-    let offset = physical.checked_sub(pool + u64::from(buffer) * BUFFER_BYTES as u64);
-    let fits = |offset: u64| offset.checked_add(bytes.into()).is_some_and(|end| end <= BUFFER_BYTES as u64);
-    offset.is_some_and(fits) && bytes as usize >= HEADER_BYTES + FRAME_MIN
 }
 
 fn target(index: u16) -> Target {
@@ -496,8 +446,8 @@ fn go_on<T: Transport, M: Memory + Clone>(
         let base = queue_offset(half, index);
         Queue::adopt(rings.memory.clone(), base, target(index), is_right, is_told)
     };
-    let is_receive = |buffer, found| found == receive_descriptor(*receive, buffer);
-    let is_transmit = |buffer, found| is_transmit_descriptor(transmit.physical, buffer, found);
+    let is_receive = |buffer, found| found == receive::descriptor(*receive, buffer);
+    let is_transmit = |buffer, found| transmit::is_descriptor(transmit.physical, buffer, found);
     let receive = queue(RECEIVE, &is_receive, &|buffer| journal.is_told(buffer)).map_err(Why::Receive)?;
     let transmit = queue(TRANSMIT, &is_transmit, &|_| false).map_err(Why::Transmit)?;
     let (control, told) = if features & TAKES_SETTINGS == 0 {

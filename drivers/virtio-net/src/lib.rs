@@ -20,6 +20,8 @@ extern crate alloc;
 pub mod control;
 pub mod driver;
 pub mod journal;
+pub mod receive;
+pub mod transmit;
 
 /// Number of a network device (virtio 1.2, section 5).
 pub const KIND: u32 = 1;

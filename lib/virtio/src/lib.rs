@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod device;
+pub mod doorbell;
 pub mod mmio;
 pub mod pci;
 pub mod pool_queue;
@@ -23,4 +24,5 @@ pub mod takeover;
 pub mod testing;
 pub mod transport;
 
+pub use doorbell::Doorbell;
 pub use transport::Transport;

@@ -1,5 +1,8 @@
 //! virtio over MMIO (virtio 1.2, section 4.2), version 2.
 
+use alloc::boxed::Box;
+
+use crate::doorbell::{Doorbell, DoorbellRegister};
 use crate::registers::Registers;
 use crate::transport::{QueueAddresses, Transport};
 
@@ -72,6 +75,9 @@ impl Transport for Mmio {
     fn notify(&mut self, queue: u16) {
         self.0.write_u32(0x50, queue.into());
     }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        Box::new(DoorbellRegister::wide(self.0, 0x50, queue))
+    }
     fn configuration(&mut self, offset: u64) -> u8 {
         self.0.read_u8(0x100 + offset)
     }
@@ -137,6 +143,8 @@ mod tests {
         assert!(mmio.adopt_queue(4, 256, addresses) && registers.read_u32(0x30) == 4);
         mmio.notify(3);
         assert_eq!(registers.read_u32(0x50), 3);
+        mmio.doorbell(4).ring();
+        assert_eq!(registers.read_u32(0x50), 4);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //!
 //! Message 0 of MSI-X serves the queues, message 1 changes of the configuration.
 
+use alloc::boxed::Box;
+
+use crate::doorbell::{Doorbell, DoorbellRegister};
 use crate::registers::Registers;
 use crate::transport::{QueueAddresses, Transport};
 
@@ -148,6 +151,11 @@ impl Transport for Pci {
             self.notify.write_u16(offset, queue);
         }
     }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        // A queue that no driver of ours uses has one that reaches nothing.
+        let offset = self.notify_offsets.get(usize::from(queue)).copied().unwrap_or(u64::MAX);
+        Box::new(DoorbellRegister::narrow(self.notify, offset, queue))
+    }
     fn configuration(&mut self, offset: u64) -> u8 {
         self.device.read_u8(offset)
     }
@@ -272,9 +280,13 @@ mod tests {
         notify.write_u16(12, 7);
         pci.notify(2);
         assert_eq!(notify.read_u16(12), 2);
+        notify.write_u16(12, 7);
+        pci.doorbell(2).ring();
+        assert_eq!(notify.read_u16(12), 2);
         // A queue that no driver of ours uses is not notified.
         pci.set_queue(QUEUES_MAX as u16, 256, ADDRESSES);
         pci.notify(QUEUES_MAX as u16);
+        pci.doorbell(QUEUES_MAX as u16).ring();
         assert_eq!((notify.read_u16(12), notify.read_u16(0)), (2, 0));
     }
 

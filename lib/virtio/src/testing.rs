@@ -7,6 +7,7 @@ use core::cell::{Cell, RefCell};
 
 use packet::Memory;
 
+use crate::doorbell::Doorbell;
 use crate::pool_queue::USED_OFFSET;
 use crate::transport::{DeviceOwner, status};
 
@@ -38,6 +39,15 @@ impl Life {
         let left = self.0.get();
         self.0.set(left.map(|left| left.saturating_sub(1)));
         left != Some(0)
+    }
+}
+
+/// A doorbell that does this.
+pub struct Bell<F>(pub F);
+
+impl<F: Fn()> Doorbell for Bell<F> {
+    fn ring(&self) {
+        self.0();
     }
 }
 

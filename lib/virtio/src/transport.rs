@@ -1,6 +1,10 @@
 //! What PCI and MMIO have in common (virtio 1.2, section 4): how a device is started anew, and how
 //! a driver finds that it runs for a predecessor and may be gone on with.
 
+use alloc::boxed::Box;
+
+use crate::doorbell::Doorbell;
+
 /// Device status bits (section 2.1).
 pub mod status {
     /// The device was seen.
@@ -47,6 +51,9 @@ pub trait Transport {
     fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool;
     /// Tells the device that a queue has news.
     fn notify(&mut self, queue: u16);
+    /// The doorbell of a queue that was switched on or gone on with, which does what
+    /// [`notify`](Self::notify) does for that queue. A queue that is switched on again has another.
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell>;
     /// A byte of the device's configuration.
     fn configuration(&mut self, offset: u64) -> u8;
     /// Answers an interrupt that needs an answer; tells whether it was for a changed configuration
@@ -157,7 +164,7 @@ pub fn adopt<T: Transport + ?Sized>(
     Ok(())
 }
 
-impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
+impl<T: Transport + ?Sized> Transport for Box<T> {
     fn status(&mut self) -> u8 {
         (**self).status()
     }
@@ -181,6 +188,9 @@ impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
     }
     fn notify(&mut self, queue: u16) {
         (**self).notify(queue);
+    }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        (**self).doorbell(queue)
     }
     fn configuration(&mut self, offset: u64) -> u8 {
         (**self).configuration(offset)

@@ -2,7 +2,10 @@
 //! reads and writes where descriptors say.
 
 use super::*;
+use crate::doorbell::Doorbell;
+use crate::testing::Bell;
 use crate::transport::status;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -40,6 +43,8 @@ struct State {
     is_slow: bool,
 }
 
+type DevicePorts = Ports<Device, Rc<RefCell<Vec<u8>>>>;
+
 #[derive(Clone)]
 struct Device {
     region: Rc<RefCell<Vec<u8>>>,
@@ -65,12 +70,12 @@ impl Device {
         Device { region: Rc::new(RefCell::new(vec![0xaa; END + BEHIND])), state: Rc::new(RefCell::new(state)) }
     }
 
-    fn ports(&self) -> Ports<Device, Rc<RefCell<Vec<u8>>>> {
+    fn ports(&self) -> DevicePorts {
         Ports::new(self.clone(), self.region.clone())
     }
 
     /// One that was started, and what uses it.
-    fn started() -> (Device, Ports<Device, Rc<RefCell<Vec<u8>>>>) {
+    fn started() -> (Device, DevicePorts) {
         let device = Device::new();
         let mut ports = device.ports();
         assert_eq!(ports.start(PHYSICAL, &mut device.clone()), Ok(()));
@@ -78,7 +83,7 @@ impl Device {
     }
 
     /// One that was opened, too.
-    fn opened() -> (Device, Ports<Device, Rc<RefCell<Vec<u8>>>>) {
+    fn opened() -> (Device, DevicePorts) {
         let (device, mut ports) = Device::started();
         assert_eq!(ports.open(&Positions::default(), &mut device.clone()), Ok(()));
         (device, ports)
@@ -188,6 +193,13 @@ impl Transport for Device {
         if queue == MESSAGES && !self.state.borrow().is_slow {
             self.hear();
         }
+    }
+    fn set_message(&mut self, _: u16, _: u16) {
+        unreachable!("its queues have one message");
+    }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        let device = self.clone();
+        Box::new(Bell(move || device.clone().notify(queue)))
     }
     fn configuration(&mut self, offset: u64) -> u8 {
         // Columns and rows are before the number of ports, the word for emergencies behind it.
@@ -418,7 +430,7 @@ fn what_a_predecessor_would_not_leave_is_named() {
     assert_eq!(adopted(&|device, _| device.change(|state| state.status = failed)), Err(NotRunning::Status(failed)));
     for queue in device_queues() {
         let wrong = Err(NotRunning::Queue(queue));
-        assert_eq!(adopted(&|device, _| device.change(|state| drop(state.queues.remove(&queue)))), wrong);
+        assert_eq!(adopted(&|device, _| device.change(|state| _ = state.queues.remove(&queue))), wrong);
         assert_eq!(of(queue, &|device, addresses| device.put(addresses.descriptors + 16 * 7, &[1])), wrong);
         assert_eq!(of(queue, &|device, addresses| device.put(addresses.used + 2, &[33, 0])), wrong);
     }

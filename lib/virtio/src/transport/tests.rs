@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::takeover::{HEIRS_MAX, Left, Unfit};
+use crate::testing::Bell;
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 const OFFERED: u64 = 0b1011 | 1 << 40;
 const ADDRESSES: QueueAddresses = QueueAddresses { descriptors: 0x1000, available: 0x2000, used: 0x3000 };
@@ -15,13 +18,14 @@ struct Device {
     takes_features: bool,
     features: u64,
     queues: Vec<(u16, u16, QueueAddresses)>,
-    notified: Vec<u16>,
+    notified: Rc<RefCell<Vec<u16>>>,
 }
 
 /// One that is not reset yet.
 fn device() -> Device {
     let statuses = Vec::from([status::RUNNING]);
-    Device { statuses, resets_for: 2, takes_features: true, features: 0, queues: Vec::new(), notified: Vec::new() }
+    let (queues, notified) = (Vec::new(), Rc::default());
+    Device { statuses, resets_for: 2, takes_features: true, features: 0, queues, notified }
 }
 
 impl Transport for Device {
@@ -62,7 +66,12 @@ impl Transport for Device {
     }
 
     fn notify(&mut self, queue: u16) {
-        self.notified.push(queue);
+        self.notified.borrow_mut().push(queue);
+    }
+
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        let notified = self.notified.clone();
+        Box::new(Bell(move || notified.borrow_mut().push(queue)))
     }
 
     fn configuration(&mut self, offset: u64) -> u8 {
@@ -70,7 +79,7 @@ impl Transport for Device {
     }
 
     fn acknowledge(&mut self) -> bool {
-        self.notified.pop().is_some()
+        self.notified.borrow_mut().pop().is_some()
     }
 }
 
@@ -162,7 +171,10 @@ fn a_transport_in_a_box_is_that_transport() {
     let transport: &mut dyn Transport = &mut boxed;
     transport.set_queue(2, 8, ADDRESSES);
     transport.notify(7);
+    transport.doorbell(8).ring();
     assert_eq!((transport.queue_entries(3), transport.configuration(8)), (259, 9));
-    assert!(transport.acknowledge() && !transport.acknowledge());
+    assert_eq!(*boxed.notified.borrow(), [7, 8]);
+    let transport: &mut dyn Transport = &mut boxed;
+    assert!(transport.acknowledge() && transport.acknowledge() && !transport.acknowledge());
     assert_eq!(boxed.queues, [(2, 8, ADDRESSES)]);
 }

@@ -9,9 +9,10 @@ use packet::{Memory, OutOfBounds};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
+use virtio::Doorbell;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
+use virtio::testing::{Bell, FakeCard, put_used};
 pub use virtio::testing::{Bytes, Life, number, random};
-use virtio::testing::{FakeCard, put_used};
 use virtio::transport::{QueueAddresses, Transport, status};
 use virtio_blk::command::status::{IO_ERROR, OK, UNSUPPORTED};
 use virtio_blk::geometry::feature;
@@ -133,6 +134,10 @@ impl Transport for Machine {
             self.is_notified.set(true);
             self.notifications.set(self.notifications.get() + 1);
         }
+    }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        let machine = self.clone();
+        Box::new(Bell(move || machine.clone().notify(queue)))
     }
     fn configuration(&mut self, offset: u64) -> u8 {
         self.configuration.borrow()[offset as usize]

@@ -5,9 +5,10 @@ use packet::{BUFFER_BYTES, Memory, OutOfBounds, POOL_BYTES};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
+use virtio::Doorbell;
 use virtio::pool_queue::AVAILABLE_OFFSET;
+use virtio::testing::{Bell, FakeCard, put_used};
 pub use virtio::testing::{Bytes, Life, number, random};
-use virtio::testing::{FakeCard, put_used};
 use virtio_net::driver::{Driver, RING_BYTES, Region, StartError};
 use virtio_net::transport::{QueueAddresses, Transport};
 use virtio_net::{Found, Places};
@@ -85,6 +86,10 @@ impl Transport for Machine {
             notified[usize::from(queue)] += 1;
             self.notified.set(notified);
         }
+    }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        let machine = self.clone();
+        Box::new(Bell(move || machine.clone().notify(queue)))
     }
     fn configuration(&mut self, offset: u64) -> u8 {
         if offset == 6 { self.link.get() } else { offset as u8 }

@@ -8,10 +8,11 @@ use packet::{Memory, OutOfBounds};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use virtio::Transport;
 use virtio::port::{ENTRIES, RING_BYTES};
 use virtio::ports::END;
+use virtio::testing::Bell;
 use virtio::transport::{DeviceOwner, QueueAddresses, status};
+use virtio::{Doorbell, Transport};
 
 pub type Bytes = Rc<RefCell<Vec<u8>>>;
 pub const PHYSICAL: u64 = 0x40_0000;
@@ -403,6 +404,10 @@ impl Transport for Machine {
         if self.life.store() {
             self.device.borrow_mut().has_news[usize::from(queue)] = true;
         }
+    }
+    fn doorbell(&mut self, queue: u16) -> Box<dyn Doorbell> {
+        let machine = self.clone();
+        Box::new(Bell(move || machine.clone().notify(queue)))
     }
     fn configuration(&mut self, offset: u64) -> u8 {
         if offset == 4 { 32 } else { 0 }
