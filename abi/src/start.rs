@@ -67,7 +67,8 @@ pub mod kind {
     /// A memory region: name; handle = segment; address, bytes; a = physical address (DMA regions)
     /// or 0.
     pub const REGION: u64 = 2;
-    /// A device: name; handle; a = index in the device list; b = vendor << 16 | device.
+    /// A device: name; handle; a = index in the device list; b = how many
+    /// handlers its driver is to have << 32 | vendor << 16 | device.
     pub const DEVICE: u64 = 3;
     /// A file of the boot archive mapped read-only: name; address, bytes.
     pub const FILE: u64 = 4;

@@ -95,6 +95,8 @@ pub struct DomainPlan {
     pub regions: Vec<String>,
     /// Kinds of device; `power` is the right to end the machine.
     pub devices: Vec<String>,
+    /// How many contexts of it are to handle a device.
+    pub handlers: u8,
     /// Files of the boot archive; `archive` is the whole of it.
     pub files: Vec<String>,
     /// The kernel keeps vector registers for it; for a Linux domain it does anyway.

@@ -120,7 +120,7 @@ impl<M: Machine> Registry<M> {
             records.push(self.give_region(name, &parts, &mut address)?);
         }
         for name in &plan.devices {
-            records.extend(self.assign_device(name, &parts)?);
+            records.extend(self.assign_device(name, plan.handlers, &parts)?);
         }
         for name in &plan.files {
             records.extend(self.give_file(name, &parts, &mut address)?);

@@ -79,8 +79,14 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
 }
 
 impl<M: Machine> Registry<M> {
-    /// The first device of a kind for a domain; `None` if the machine has none.
-    pub(crate) fn assign_device(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
+    /// The first device of a kind for a domain that is to have so many handlers of it; `None` if
+    /// the machine has none.
+    pub(crate) fn assign_device(
+        &mut self,
+        name: &str,
+        handlers: u8,
+        into: &Parts,
+    ) -> Result<Option<StartRecord>, Error> {
         let right = match name {
             POWER => Some(Rights::POWER),
             CORES => Some(Rights::ALL),
@@ -107,7 +113,7 @@ impl<M: Machine> Registry<M> {
         };
         let mut made = record(kind::DEVICE, name, "");
         made.handle = self.machine.grant(into.domain, claim.device, Rights::ALL)?.0;
-        (made.a, made.b) = (claim.index, claim.id);
+        (made.a, made.b) = (claim.index, u64::from(handlers) << 32 | claim.id);
         Ok(Some(made))
     }
 

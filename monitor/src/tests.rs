@@ -242,6 +242,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         channels: channels.into(),
         regions: Vec::from([String::from("pool")]),
         devices: Vec::from([String::from("virtio-net")]),
+        handlers: 2,
         files: Vec::new(),
         has_vectors: false,
     }
@@ -268,17 +269,16 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     assert_eq!(deaths.len(), 1);
     assert_eq!((deaths[0].name.as_str(), deaths[0].death.cause), ("driver", DeathCause::Killed as u64));
     assert_eq!(registry.quiesce_unused(0), Some(crate::ALONE_NS));
-    assert!(
-        registry.machine.portals.values().filter(|context| **context == 0).count() == 1,
-        "its entrance leads nowhere"
-    );
+    let nowhere = registry.machine.portals.values().filter(|context| **context == 0);
+    assert_eq!(nowhere.count(), 1, "its entrance");
     assert!(registry.deaths(crate::DEATH_BADGES).is_empty());
-
     let (made, _) = registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
     registry.machine.notified.clear();
     registry.start(made.domain).unwrap();
     assert_eq!(registry.machine.notified.len(), 1);
     assert_eq!(registry.machine.held.len(), held, "nothing leaks over a restart");
+    let device = registry.assign_device("virtio-net", 2, &crate::domains::Parts::NONE).unwrap();
+    assert_eq!(device.map(|record| record.b), Some(2 << 32 | 0x1af4_1041), "with how many handlers");
     let mut views = registry.machine.memory.remove(&101).unwrap();
     assert_eq!(views.pop().unwrap().generation(), 2);
 }

@@ -80,6 +80,8 @@ pub struct Device {
     pub vendor: u16,
     /// See `vendor`.
     pub device: u16,
+    /// How many contexts of the driver are to handle it, by the system's description.
+    pub handlers: u8,
 }
 
 /// The program of several cores that this domain is a dispatcher of.
@@ -280,6 +282,7 @@ impl Start {
             index: record.a,
             vendor: (record.b >> 16) as u16,
             device: record.b as u16,
+            handlers: (record.b >> 32) as u8,
         })
     }
 

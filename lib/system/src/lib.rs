@@ -33,7 +33,7 @@ pub const ROOT_FILES_MAX: usize = 262_144;
 /// Longest name of one, as [`file_name`] has it.
 pub const NAME_BYTES_MAX: usize = 255;
 /// First bytes of both files; raised when a type below changes.
-pub const VERSION: [u8; 4] = *b"PEL6";
+pub const VERSION: [u8; 4] = *b"PEL7";
 
 /// A limit of memory that says: all that the core has, but a part for what else runs there.
 pub const ALL_MEMORY: u32 = u32::MAX;
@@ -104,6 +104,8 @@ pub struct Component {
     pub restart: Restart,
     /// Kinds of device it is given, for instance `virtio-net`.
     pub devices: Vec<String>,
+    /// How many handlers its device has.
+    pub handlers: Handlers,
     /// Memory that outlives it; components that name the same region share it.
     pub regions: Vec<Region>,
     /// Which workers it has for calls of clients of its own core.
@@ -219,6 +221,17 @@ impl Workers {
     }
 }
 
+/// Contexts of a driver that handle its device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Handlers {
+    /// One for all that the device does.
+    #[default]
+    One,
+    /// One for what is received, and one, with time of its own, for what is transmitted.
+    Two,
+}
+
 /// What the supervisor does when a component ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restart {
@@ -297,6 +310,7 @@ mod tests {
                 binds: vec!["files".into()],
                 restart: Restart::Always,
                 devices: vec![],
+                handlers: Handlers::Two,
                 regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false, pool: false }],
                 workers: Workers::Client,
                 has_vectors: false,

@@ -18,7 +18,7 @@ use contracts::blocks::DESK_BYTES;
 use contracts::descriptions::copy_words;
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
-use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use, Workers};
+use system::{Component, Handlers, RUN_PATH, Restart, SYSTEM_PATH, System, Use, Workers};
 
 /// The component that is there before all others, on every core.
 pub const MONITOR: &str = "monitor";
@@ -227,6 +227,10 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         channels: ends,
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
         devices: component.devices.clone(),
+        handlers: match component.handlers {
+            Handlers::One => 1,
+            Handlers::Two => 2,
+        },
         files,
         has_vectors: component.has_vectors,
     }
@@ -258,6 +262,7 @@ pub fn linux(
         channels: channels.iter().map(|channel| (channel.id, End::Client)).collect(),
         regions: Vec::new(),
         devices: Vec::new(),
+        handlers: 1,
         files: [String::from(RUN_PATH)].into(),
         has_vectors: true,
     }
@@ -296,6 +301,7 @@ mod tests {
             uses: uses.iter().map(|name| Use { contract: (*name).into(), server: (*name).into() }).collect(),
             restart: Restart::Always,
             devices: vec![],
+            handlers: Handlers::One,
             has_vectors: false,
             regions: vec![],
             workers: Workers::None,
@@ -543,12 +549,15 @@ mod tests {
             channels: vec![],
             regions: vec![],
             devices: vec![],
+            handlers: 1,
             files: vec!["etc/system".into(), "etc/run".into()],
             has_vectors: false,
         };
         assert_eq!(plain, expected);
         let never = of(&Component { restart: Restart::Never, ..made("net", &[0], &[]) });
-        assert_eq!(never, DomainPlan { is_beaten: false, ..expected });
+        assert_eq!(never, DomainPlan { is_beaten: false, ..expected.clone() });
+        let apart = of(&Component { handlers: Handlers::Two, ..made("net", &[0], &[]) });
+        assert_eq!(apart, DomainPlan { handlers: 2, ..expected });
         // Who serves files fills its root from the archive, unless it has a disk.
         let reads_archive = |component: &Component| of(component).files.contains(&String::from("archive"));
         assert!(reads_archive(&made(FILES, &[0], &[])) && reads_archive(&made(FILES, &[0], &["net"])));
@@ -580,6 +589,7 @@ mod tests {
             channels: vec![(40, End::Client), (42, End::Client)],
             regions: vec![],
             devices: vec![],
+            handlers: 1,
             files: vec!["etc/run".into()],
             has_vectors: true,
         };

@@ -205,6 +205,7 @@ fn description() -> System {
         has_vectors: false,
         regions: Vec::new(),
         workers: system::Workers::None,
+        handlers: system::Handlers::One,
     };
     let linux = Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses: Vec::new() };
     System { components: vec![component], linux }

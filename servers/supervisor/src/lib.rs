@@ -302,6 +302,7 @@ mod tests {
             has_vectors: false,
             regions: Vec::new(),
             workers: system::Workers::None,
+            handlers: system::Handlers::One,
         };
         Entry::new(&component, 3)
     }

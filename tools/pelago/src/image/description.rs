@@ -13,7 +13,7 @@ use petgraph::{algo::toposort, graph::DiGraph};
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use system::{Budget, Component, Linux, PERIOD_US_MAX, Placement, Region, Restart, System, Use, Workers};
+use system::{Budget, Component, Handlers, Linux, PERIOD_US_MAX, Placement, Region, Restart, System, Use, Workers};
 
 /// abi's name fields hold 32 bytes with a zero at the end.
 const NAME_BYTES_MAX: usize = 31;
@@ -32,6 +32,8 @@ const NAMES: &str = "names";
 /// to the other.
 const BLOCKS: &str = "blocks";
 const NESTED: (&str, &str) = ("crypto", "disk");
+/// The kind of device that two may handle.
+const TWO_HANDLERS: &str = "virtio-net";
 /// What a machine may be without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -82,6 +84,8 @@ struct Entry {
     in_front_of: Option<String>,
     #[serde(default)]
     devices: Vec<String>,
+    #[serde(default)]
+    handlers: Handlers,
     #[serde(default)]
     regions: Vec<RegionEntry>,
     workers: Option<WorkersName>,
@@ -196,7 +200,12 @@ fn checked(page: Page, fronts: &[Front]) -> Result<System> {
     let components = page.component.into_iter().map(component).collect::<Result<Vec<_>>>()?;
     let mut names = BTreeSet::new();
     for component in &components {
-        ensure!(names.insert(&component.name), "component {} is described twice", component.name);
+        let Component { name, handlers, devices, .. } = component;
+        ensure!(names.insert(name), "component {name} is described twice");
+        ensure!(
+            *handlers == Handlers::One || devices.iter().any(|device| device == TWO_HANDLERS),
+            "{name}: two handlers are for what receives and transmits apart, and it has no {TWO_HANDLERS}"
+        );
     }
     for program in components.iter().filter(|component| component.core.is_program()) {
         let of_program = |name: &str| {
@@ -333,6 +342,7 @@ fn component(entry: Entry) -> Result<Component> {
         binds,
         restart,
         devices,
+        handlers,
         regions,
         workers,
         vectors,
@@ -384,6 +394,7 @@ fn component(entry: Entry) -> Result<Component> {
         binds,
         restart: restart.restart(),
         devices,
+        handlers,
         regions,
         workers: workers.map_or(Workers::None, WorkersName::workers),
         has_vectors: vectors,
@@ -587,6 +598,16 @@ mod tests {
     }
 
     #[test]
+    fn a_network_card_has_one_handler_or_two() {
+        let page = entry("x", "", "") + "devices = ['virtio-net']\n";
+        let told = |more: &str| parse(&(page.clone() + more + LINUX), &[]).unwrap().components[0].handlers;
+        assert_eq!(
+            ["", "handlers = 'one'\n", "handlers = 'two'\n"].map(told),
+            [Handlers::One, Handlers::One, Handlers::Two]
+        );
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let every = |name: &str| entry(name, "", "").replace("[0, 1]", "'every'");
         let cases = [
@@ -619,6 +640,8 @@ mod tests {
                 "uses its own blocks",
             ),
             (entry("x", "'blocks'", "") + "workers = 'two'\n", "unknown variant"),
+            (entry("x", "", "") + "handlers = 'two'\ndevices = ['virtio-blk']\n", "x: two handlers"),
+            (entry("x", "", "") + "handlers = 'three'\n", "unknown variant"),
             (nested("far", "disk"), "far: its calls would lead on to disk"),
             (nested("crypto", "far"), "only crypto may stand before disk"),
         ];
