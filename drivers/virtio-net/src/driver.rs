@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 use packet::{BufferSet, Memory, Span};
+use virtio::handler::Handler;
 use virtio::pool_queue::{
     self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, Target, USED_OFFSET, Unlike,
 };
@@ -34,7 +35,8 @@ const TELLS_LINK: u64 = 1 << 16;
 /// VIRTIO_NET_F_CTRL_VQ and VIRTIO_NET_F_CTRL_RX: it takes settings of what it receives.
 const TAKES_SETTINGS: u64 = 1 << 17 | 1 << 18;
 const RECEIVE: u16 = 0;
-const TRANSMIT: u16 = 1;
+/// Number of the transmit queue.
+pub const TRANSMIT: u16 = 1;
 const CONTROL: u16 = 2;
 /// Low byte of the status in the device's configuration, and its bit for the link (section 5.1.4).
 const STATUS_OFFSET: u64 = 6;
@@ -119,6 +121,8 @@ pub struct Driver<T, M> {
     promiscuous: Option<Result<bool, Refused>>,
     /// A command was given since the last `flush`.
     is_command_new: bool,
+    /// The handler of what is transmitted is to be notified.
+    is_handler_asked: bool,
     output: Output,
     /// The device was reset, and no IP was told so.
     is_untold: bool,
@@ -192,6 +196,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
             wants_all: false,
             promiscuous,
             is_command_new: false,
+            is_handler_asked: false,
             output: Output::default(),
             is_untold: found != Found::Running,
             counters: Counters::default(),
@@ -361,7 +366,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// frames.
     pub fn flush(&mut self) {
         self.receive.flush();
-        self.transmit.flush();
+        self.is_handler_asked |= self.transmit.flush();
         if core::mem::take(&mut self.is_command_new) {
             self.transport.notify(CONTROL);
         }
@@ -372,17 +377,36 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         core::mem::take(&mut self.output)
     }
 
+    /// What is transmitted goes to a handler with a context of its own from here on, until
+    /// [`restart`](Self::restart); this is what it needs. `None`: it does already.
+    pub fn part_transmit(&mut self) -> Option<Handler<M>> {
+        let [_, used_at] = self.used_words();
+        self.transmit.part(self.places.rings.memory.clone(), used_at)
+    }
+
+    /// Whether the handler of what is transmitted is to be notified.
+    pub fn take_handler_asked(&mut self) -> bool {
+        core::mem::take(&mut self.is_handler_asked)
+    }
+
+    /// How often the doorbells of the receive and of the transmit queue rang, and an address
+    /// in the stack of the context that did it last.
+    pub fn ring_counts(&self) -> [(u64, u64); 2] {
+        [self.receive.ring_count(), self.transmit.ring_count()]
+    }
+
     /// Starts a device again that said something impossible or does nothing. IP's frames with it
-    /// are reported as sent (they may be lost), its receive buffers are given to it again.
+    /// are reported as sent (they may be lost), its receive buffers are given to it again. A
+    /// handler of what is transmitted must have ended, wherever it was: the driver has that queue
+    /// again.
     pub fn restart(&mut self, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
         self.counters.restarts += 1;
         self.is_untold = true;
-        let unsent = self.transmit.given();
         let (transport, journal) = (&mut self.transport, self.receive.journal());
         let queues = start_anew(transport, &self.places.rings, journal, self.half, owner)?;
         let [receive_bell, transmit_bell] = [RECEIVE, TRANSMIT].map(|queue| transport.doorbell(queue));
         self.half = 1 - self.half;
-        self.transmit = Transmit::new(queues.transmit, transmit_bell);
+        let unsent = self.transmit.begin_again(queues.transmit, transmit_bell);
         (self.control, self.tells_link, self.promiscuous) = (queues.control, queues.tells_link, None);
         self.settle();
         self.output.transmitted.extend(unsent.iter());

@@ -2,6 +2,9 @@
 //!
 //! One task serves IP, one waits for interrupts, one does a turn after either: so that whatever
 //! arrived together leaves together.
+//!
+//! That is one handler for the card. Where the system's description says two, and the card has a
+//! message for it, the transmit queue has a handler of its own (`virtio::device::Running`).
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -16,8 +19,8 @@ use contracts::network::{
 use core::cell::{Cell, RefCell};
 use packet::{BufferSet, MTU, Notify, Outbox, Span};
 use runtime::{Bulk, Peer, Start};
-use virtio::device::{Card, Claim, RESET_NS, SERVED_NS};
-use virtio_net::driver::Region;
+use virtio::device::{APART, Card, Claim, RESET_NS, Running, SERVED_NS};
+use virtio_net::driver::{Region, TRANSMIT};
 use virtio_net::{Driver, Found, Places, Stillness, Transport, device};
 
 /// Until a full channel is tried again.
@@ -36,12 +39,21 @@ const RESETS_APART_NS: u64 = 1_000_000_000;
 const INTERRUPT: u64 = 1 << 56;
 /// Badge bit of the interrupt for a changed configuration.
 const CHANGED: u64 = 1 << 57;
+/// Badge bit of the handler of what is transmitted: it has news.
+const SENT: u64 = 1 << 58;
+/// The priority of the description, in classes.
+const PRIORITY: u64 = 5;
+/// A word of the kernel's command line: the driver tells who rings the doorbells.
+const TELL_WORD: &str = "virtio-net.doorbells";
 
 type NetDriver = Driver<alloc::boxed::Box<dyn Transport>, Bulk>;
 
 struct Service {
     claim: Claim,
     driver: RefCell<NetDriver>,
+    /// The handler of what is transmitted; `None`: the driver transmits itself.
+    handler: RefCell<Option<Running>>,
+    has_two_handlers: bool,
     /// When the device was reset last.
     reset_ns: Cell<Option<u64>>,
     /// Somebody looks what the device sends.
@@ -74,10 +86,32 @@ impl Service {
         if self.reset_ns.replace(Some(now_ns)).is_some_and(|last_ns| now_ns - last_ns < RESETS_APART_NS) {
             fail(format_args!("the device had to be reset twice within a second"));
         }
+        // Wherever it is: its queue is the driver's again.
+        self.handler.take();
         if let Err(error) = self.driver.borrow_mut().restart(&mut Card::new(self.claim, RESET_NS)) {
             fail(format_args!("the device does not come back: {error:?}"));
         }
+        self.part();
         self.wakeup.notify();
+    }
+
+    /// Has what is transmitted handled on a context of its own, where that is to be.
+    fn part(&self) {
+        if !self.has_two_handlers {
+            return;
+        }
+        let Some(handler) = self.driver.borrow_mut().part_transmit() else { return };
+        match Running::start(handler, self.claim, SENT, PRIORITY) {
+            Ok(running) => drop(self.handler.replace(Some(running))),
+            Err(error) => fail(format_args!("no second handler can be started: {error:?}")),
+        }
+    }
+
+    /// There may be something to do for the handler of what is transmitted.
+    fn prod(&self) {
+        if let Some(handler) = &*self.handler.borrow() {
+            handler.notify();
+        }
     }
 
     fn detach(&self) {
@@ -174,6 +208,9 @@ fn turn(service: &Service, boxes: &mut Outboxes) -> bool {
     let mut driver = service.driver.borrow_mut();
     let output = driver.take_output();
     driver.flush();
+    if driver.take_handler_asked() {
+        service.prod();
+    }
     if service.stale.take() {
         *boxes = Outboxes::default();
     }
@@ -222,6 +259,7 @@ async fn watch(service: Rc<Service>) {
             stillness = Stillness::default();
             service.restart("it sent nothing for a second");
         }
+        service.prod();
         service.wakeup.notify();
     }
     service.is_watched.set(false);
@@ -233,6 +271,27 @@ async fn settle_in(service: Rc<Service>) {
     service.driver.borrow_mut().served();
 }
 
+/// A turn after what the handler of what is transmitted has to tell.
+async fn sent(service: Rc<Service>) {
+    loop {
+        runtime::notified(SENT).await;
+        service.wakeup.notify();
+    }
+}
+
+/// Tells, once it has served for a while, who rang the doorbells, and how many contexts of its
+/// own the kernel says have paid for that.
+async fn tell(service: Rc<Service>, domain: u64) {
+    runtime::sleep(SERVED_NS).await;
+    let rows = (0..).map_while(|row| sys::ledger_read(abi::Handle::SELF_DOMAIN, row).ok());
+    let payers = rows.filter(|(_, client, paid_ns)| *client == domain && *paid_ns > 0).count();
+    let [(received, receiver), (transmitted, transmitter)] = service.driver.borrow().ring_counts();
+    runtime::log!(
+        "doorbells: receive {received} times, stack {receiver:x}; transmit {transmitted} times, stack \
+         {transmitter:x}; {payers} contexts paid"
+    );
+}
+
 async fn links(service: Rc<Service>) {
     loop {
         runtime::notified(CHANGED).await;
@@ -240,14 +299,29 @@ async fn links(service: Rc<Service>) {
     }
 }
 
+/// Whether a second handler can have an interrupt of its own; says so where it cannot.
+fn has_message(claim: Claim) -> bool {
+    match device::interrupt_apart(claim, INTERRUPT) {
+        Ok(()) => true,
+        Err(error) => {
+            runtime::log!("the card has no third message ({error:?}): one handler receives and transmits");
+            false
+        }
+    }
+}
+
 async fn component(start: Start) {
     let Some(found) = start.device("virtio-net") else {
         return runtime::log!("no device virtio-net was given: start the machine with a virtio network card");
     };
-    let (transport, claim) = match device::begin(found.handle, virtio_net::KIND, INTERRUPT, CHANGED) {
+    let (mut transport, claim) = match device::begin(found.handle, virtio_net::KIND, INTERRUPT, CHANGED) {
         Ok(opened) => opened,
         Err(reason) => fail(format_args!("{reason}")),
     };
+    let has_two_handlers = found.handlers == 2 && has_message(claim);
+    if has_two_handlers {
+        transport.set_message(TRANSMIT, APART);
+    }
     let regions = ["virtio-rings", "rx-packets", "tx-packets"].map(|name| start.region(name));
     let [Some(rings), Some(receive), Some(transmit)] = regions else {
         fail(format_args!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml"));
@@ -266,6 +340,8 @@ async fn component(start: Start) {
     let service = Rc::new(Service {
         claim,
         driver: RefCell::new(driver),
+        handler: RefCell::default(),
+        has_two_handlers,
         reset_ns: Cell::new((found != Found::Running).then(runtime::now_ns)),
         is_watched: Cell::new(false),
         client: RefCell::new(None),
@@ -275,15 +351,22 @@ async fn component(start: Start) {
         up: Cell::default(),
         told: Cell::default(),
     });
+    service.part();
     // A device that was just started is told how it is to be set.
     service.wakeup.notify();
     runtime::spawn(turns(service.clone()));
+    if has_two_handlers {
+        runtime::spawn(sent(service.clone()));
+    }
     runtime::spawn(links(service.clone()));
     runtime::spawn(settle_in(service.clone()));
     for channel in start.servers(network::NAME) {
         runtime::spawn(serve_network(service.clone(), channel));
     }
     start.serving();
+    if start.command_line().split(' ').any(|word| word == TELL_WORD) {
+        runtime::spawn(tell(service.clone(), start.domain_id()));
+    }
     let acknowledge = || {
         if service.driver.borrow_mut().acknowledge() {
             service.look_at_change();

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Span};
 use virtio::Doorbell;
+use virtio::doorbell::RingCount;
 use virtio::pool_queue::{Broken, Descriptor, Queue};
 
 use crate::driver::{Counters, HEADER_BYTES};
@@ -19,6 +20,7 @@ pub struct Receive<M> {
     doorbell: Box<dyn Doorbell>,
     /// Where the device sees the pool.
     physical: u64,
+    ring_count: RingCount,
     /// Something was given since the last `flush`.
     is_news: bool,
 }
@@ -26,7 +28,7 @@ pub struct Receive<M> {
 impl<M: Memory> Receive<M> {
     /// Over the queue that the device works with.
     pub(crate) fn new(queue: Queue<M>, journal: Journal<M>, doorbell: Box<dyn Doorbell>, physical: u64) -> Receive<M> {
-        Receive { queue, journal, doorbell, physical, is_news: false }
+        Receive { queue, journal, doorbell, physical, ring_count: RingCount::default(), is_news: false }
     }
 
     /// What outlives it beside its queue.
@@ -41,7 +43,13 @@ impl<M: Memory> Receive<M> {
 
     /// Tells the device that there may be news: a predecessor may have died before it did.
     pub(crate) fn ring(&self) {
+        self.ring_count.note();
         self.doorbell.ring();
+    }
+
+    /// How often its doorbell rang, and from where.
+    pub(crate) fn ring_count(&self) -> (u64, u64) {
+        self.ring_count.told()
     }
 
     /// Buffers that the device has.
@@ -93,7 +101,7 @@ impl<M: Memory> Receive<M> {
     /// Shows the device what was given.
     pub(crate) fn flush(&mut self) {
         if core::mem::take(&mut self.is_news) && self.queue.publish() {
-            self.doorbell.ring();
+            self.ring();
         }
     }
 

@@ -96,6 +96,63 @@ impl Drop for Companion {
     }
 }
 
+/// What a [`Turner`] does.
+pub trait Turn {
+    /// Does all that there is to do.
+    fn turn(&mut self);
+}
+
+/// A context with time of its own that takes a turn at its beginning, and after each batch of
+/// notifications. It ends when this is dropped, wherever it is, and what it worked with is freed
+/// unseen.
+pub struct Turner<T> {
+    companion: Option<Companion>,
+    work: *mut T,
+}
+
+impl<T: Turn + 'static> Turner<T> {
+    /// Starts one; `time` as for [`Companion::start`].
+    ///
+    /// # Errors
+    /// Those of `ContextAlloc` and `ContextSchedule`.
+    ///
+    /// # Safety
+    /// `turn` neither allocates nor frees, uses no executor and no log, and reaches no object that
+    /// is not made for several contexts but those in `work`. It may be stopped for good at any
+    /// point: `work` can be dropped all the same.
+    pub unsafe fn start(work: T, time: (u64, u64)) -> Result<Turner<T>, Error> {
+        let mut turner = Turner { companion: None, work: Box::into_raw(Box::new(work)) };
+        let place = turner.work.expose_provenance() as u64;
+        // SAFETY: `take_turns` makes calls and takes turns, for which the caller answers; the work
+        // is there until the companion has ended.
+        turner.companion = Some(unsafe { Companion::start(take_turns::<T>, place, Some(time)) }?);
+        Ok(turner)
+    }
+
+    /// Its context, once it was started.
+    pub fn context(&self) -> Option<Handle> {
+        self.companion.as_ref().map(Companion::context)
+    }
+}
+
+impl<T> Drop for Turner<T> {
+    fn drop(&mut self) {
+        self.companion = None;
+        // SAFETY: it came from a box, and who used it has ended.
+        drop(unsafe { Box::from_raw(self.work) });
+    }
+}
+
+extern "C" fn take_turns<T: Turn>(place: u64) -> ! {
+    // SAFETY: `Turner::start` gave the address of one that is there as long as this context, and
+    // that nobody else uses meanwhile.
+    let work = unsafe { &mut *core::ptr::with_exposed_provenance_mut::<T>(place as usize) };
+    loop {
+        work.turn();
+        let _ = sys::wait(u64::MAX);
+    }
+}
+
 /// Whether a worker's code uses vector registers: components are built without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {

@@ -80,7 +80,7 @@ mod work;
 
 pub use backoff::Backoff;
 pub use channel::{Bulk, Clients, Holders, IN_FLIGHT, Peer};
-pub use companion::{Caller, Companion, Relay, Serve, Vectors, Waiter, Worker};
+pub use companion::{Caller, Companion, Relay, Serve, Turn, Turner, Vectors, Waiter, Worker};
 pub use endpoint::{Incoming, inject_fault};
 pub use executor::{
     TaskId, abort, begin, is_at_rest, is_due, notified, reserve, sleep_until, spawn, take_in_all, yield_now,

@@ -6,7 +6,10 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
+use runtime::{Bulk, Turn, Turner};
+
 use crate::Transport;
+use crate::handler::Handler;
 use crate::mmio::Mmio;
 use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
@@ -20,9 +23,17 @@ pub struct Claim {
     line: bool,
 }
 
-/// Which messages a device sends: of its queues, and of changes of its configuration.
+/// Which messages a device sends: of its queues, of changes of its configuration, and of a queue
+/// that has a handler of its own.
 const QUEUES: u64 = 0;
 const CONFIGURATION: u64 = 1;
+/// See [`QUEUES`].
+pub const APART: u16 = 2;
+/// Badge bits of a handler's own context.
+const INTERRUPTED: u64 = 1 << 0;
+const ASKED: u64 = 1 << 1;
+/// A handler's time, at most so much in a row: a turn takes some microseconds.
+const SLICE_US: u64 = 1_000;
 
 /// A device has this long to become quiet after a reset, in nanoseconds.
 pub const RESET_NS: u64 = 100_000_000;
@@ -103,8 +114,88 @@ pub fn interrupt(claim: Claim, queues: u64, configuration: u64) -> Result<(), ab
     }
 }
 
+/// Has message [`APART`] come as that badge bit of this context, until a handler takes it.
+///
+/// # Errors
+/// `NotFound`: the device has no such message.
+pub fn interrupt_apart(claim: Claim, badge: u64) -> Result<(), abi::Error> {
+    route(claim.handle, APART.into(), badge)
+}
+
+/// A handler of a queue that runs on a context of its own, until this is dropped. May be stopped at
+/// any store.
+pub struct Running {
+    turner: Turner<Notifying>,
+    /// Notifies it.
+    bell: Owned,
+    /// By which it notifies its driver; dropped after it has ended.
+    _told: Owned,
+}
+
+/// A capability that is dropped with this.
+struct Owned(Handle);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // It is there.
+        let _ = sys::cap_drop(self.0);
+    }
+}
+
+struct Notifying {
+    handler: Handler<Bulk>,
+    told: Handle,
+}
+
+impl Turn for Notifying {
+    fn turn(&mut self) {
+        if self.handler.turn() {
+            // The driver's context is there as long as this one is.
+            let _ = sys::notify(self.told);
+        }
+    }
+}
+
+impl Running {
+    /// Starts a context, with time of that priority (at most the component's), for a handler over a
+    /// device's own doorbell; message [`APART`] is its from then on. It notifies this context by
+    /// `bit`.
+    ///
+    /// # Errors
+    /// `BadArgument` if the doorbell is no register; else those of `ContextAlloc`,
+    /// `ContextSchedule` and `DeviceInterrupt`.
+    pub fn start(mut handler: Handler<Bulk>, claim: Claim, bit: u64, priority: u64) -> Result<Running, abi::Error> {
+        let register = handler.sender.doorbell.register().ok_or(abi::Error::BadArgument)?;
+        handler.sender.doorbell = Box::new(register);
+        let told = Owned(sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, bit)?);
+        // SAFETY: `Handler::turn` over mapped memory and a register neither allocates nor frees;
+        // its queue's memory is nobody else's, and what it shares are atomic words. Its parts are
+        // numbers and boxes that it does not change.
+        let turner = unsafe { Turner::start(Notifying { handler, told: told.0 }, (priority, SLICE_US)) }?;
+        let context = turner.context().ok_or(abi::Error::BadArgument)?;
+        let bell = Owned(sys::cap_mint(context, Rights::NOTIFY, ASKED)?);
+        route_to(claim.handle, APART.into(), context, INTERRUPTED)?;
+        Ok(Running { turner, bell, _told: told })
+    }
+
+    /// There may be something to do for it.
+    pub fn notify(&self) {
+        // Its context is there.
+        let _ = sys::notify(self.bell.0);
+    }
+
+    /// Its context.
+    pub fn context(&self) -> Option<Handle> {
+        self.turner.context()
+    }
+}
+
 fn route(device: Handle, entry: u64, badge: u64) -> Result<(), abi::Error> {
-    let notification = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, badge)?;
+    route_to(device, entry, Handle::SELF_CONTEXT, badge)
+}
+
+fn route_to(device: Handle, entry: u64, context: Handle, badge: u64) -> Result<(), abi::Error> {
+    let notification = sys::cap_mint(context, Rights::NOTIFY, badge)?;
     let routed = sys::device_interrupt(device, entry, notification);
     sys::cap_drop(notification)?;
     routed

@@ -10,8 +10,10 @@
 
 extern crate alloc;
 
+pub mod desk;
 pub mod device;
 pub mod doorbell;
+pub mod handler;
 pub mod mmio;
 pub mod pci;
 pub mod pool_queue;

@@ -72,6 +72,7 @@ impl Transport for Mmio {
         self.0.write_u32(0x30, queue.into());
         self.0.read_u32(0x44) == 1
     }
+    fn set_message(&mut self, _: u16, _: u16) {}
     fn notify(&mut self, queue: u16) {
         self.0.write_u32(0x50, queue.into());
     }

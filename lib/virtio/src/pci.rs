@@ -1,7 +1,8 @@
 //! virtio over PCI (virtio 1.2, section 4.1): where the structures are, and the registers of the
 //! common one.
 //!
-//! Message 0 of MSI-X serves the queues, message 1 changes of the configuration.
+//! Message 0 of MSI-X serves the queues, save one that has a message of its own; message 1 changes
+//! of the configuration.
 
 use alloc::boxed::Box;
 
@@ -80,12 +81,14 @@ pub struct Pci {
     device: Registers,
     /// Per queue: where to notify.
     notify_offsets: [u64; QUEUES_MAX],
+    /// Per queue: by which message it interrupts.
+    messages: [u16; QUEUES_MAX],
 }
 
 impl Pci {
     /// Over mapped structures.
     pub fn new(common: Registers, notify: Registers, notify_step: u32, device: Registers) -> Pci {
-        Pci { common, notify, notify_step, device, notify_offsets: [0; QUEUES_MAX] }
+        Pci { common, notify, notify_step, device, notify_offsets: [0; QUEUES_MAX], messages: [0; QUEUES_MAX] }
     }
 }
 
@@ -95,6 +98,10 @@ impl Pci {
         if let Some(offset) = self.notify_offsets.get_mut(usize::from(queue)) {
             *offset = u64::from(self.common.read_u16(30)) * u64::from(self.notify_step);
         }
+    }
+
+    fn message(&self, queue: u16) -> u16 {
+        self.messages.get(usize::from(queue)).copied().unwrap_or(0)
     }
 }
 
@@ -127,7 +134,7 @@ impl Transport for Pci {
     fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) {
         self.common.write_u16(22, queue);
         self.common.write_u16(24, entries);
-        self.common.write_u16(26, 0);
+        self.common.write_u16(26, self.message(queue));
         for (offset, address) in [(32, addresses.descriptors), (40, addresses.available), (48, addresses.used)] {
             self.common.write_u32(offset, address as u32);
             self.common.write_u32(offset + 4, (address >> 32) as u32);
@@ -144,7 +151,12 @@ impl Transport for Pci {
         let found = [32, 40, 48].map(address);
         self.learn_to_notify(queue);
         let QueueAddresses { descriptors, available, used } = addresses;
-        is_heard && words == [entries, 0, 1] && found == [descriptors, available, used]
+        is_heard && words == [entries, self.message(queue), 1] && found == [descriptors, available, used]
+    }
+    fn set_message(&mut self, queue: u16, message: u16) {
+        if let Some(place) = self.messages.get_mut(usize::from(queue)) {
+            *place = message;
+        }
     }
     fn notify(&mut self, queue: u16) {
         if let Some(&offset) = self.notify_offsets.get(usize::from(queue)) {
@@ -315,5 +327,12 @@ mod tests {
             common.write_u16(offset, right);
             assert!(pci.adopt_queue(2, 256, ADDRESSES), "{offset}");
         }
+        // One that interrupts by another message is another's, until it is set so.
+        pci.set_message(2, 2);
+        assert!(!pci.adopt_queue(2, 256, ADDRESSES));
+        pci.set_queue(2, 256, ADDRESSES);
+        assert!(pci.adopt_queue(2, 256, ADDRESSES) && common.read_u16(26) == 2);
+        pci.set_queue(1, 256, ADDRESSES);
+        assert_eq!(common.read_u16(26), 0);
     }
 }

@@ -49,6 +49,9 @@ pub trait Transport {
     /// tells that it is not, or that it has another size, place or interrupt than
     /// [`set_queue`](Self::set_queue) gives it; not all devices tell all of that.
     fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool;
+    /// Which message a queue interrupts by that is switched on or gone on with after this; else it
+    /// is 0. Of a device without messages nothing comes of it.
+    fn set_message(&mut self, queue: u16, message: u16);
     /// Tells the device that a queue has news.
     fn notify(&mut self, queue: u16);
     /// The doorbell of a queue that was switched on or gone on with, which does what
@@ -185,6 +188,9 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
     fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool {
         (**self).adopt_queue(queue, entries, addresses)
+    }
+    fn set_message(&mut self, queue: u16, message: u16) {
+        (**self).set_message(queue, message);
     }
     fn notify(&mut self, queue: u16) {
         (**self).notify(queue);

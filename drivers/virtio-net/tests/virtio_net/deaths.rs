@@ -4,8 +4,11 @@
 //! The device completes out of order. The client is as IP is: it holds some of what it was told,
 //! repeats what the device did not read, and hears nothing of what a driver did with its last
 //! breath. No frame is sent twice, save where the device had to be reset.
+//!
+//! With one handler and with two, of which each does its turns when chance has it. A death is that
+//! of both; where the device is reset, the second alone is stopped, at any store too.
 
-use crate::common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
+use crate::common::{Layout, Machine, NetDriver, NetHandler, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use virtio_net::Found;
@@ -138,9 +141,14 @@ struct Outcome {
     twice: usize,
 }
 
+/// The handler's turn, if there is one.
+fn turn(handler: &mut Option<NetHandler>) {
+    handler.iter_mut().for_each(|handler| _ = handler.turn());
+}
+
 /// A machine whose drivers die after so many stores, one after the other; the last one lives. All
 /// that happens comes from `seed`.
-fn live(lives: &[u64], seed: u64) -> Outcome {
+fn live(layout: Layout, lives: &[u64], seed: u64) -> Outcome {
     let machine = Machine::new();
     let (mut network, mut client) = (Network::default(), Client::default());
     let (mut begun, mut takeovers) = (0, 0);
@@ -152,13 +160,18 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
         if !machine.life.is_over() {
             let (mut driver, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
             takeovers += usize::from(found == Found::Running);
+            let handler = layout.part(&mut driver);
             client.attach(&mut driver, network);
-            return driver;
+            return (driver, handler);
         }
     };
-    let mut driver = begin(&machine, &mut client, &network);
+    let (mut driver, mut handler) = begin(&machine, &mut client, &network);
     let mut chance = seed;
     for step in 0..160 {
+        // More often than anything else: it is notified whenever there is something.
+        if layout == Layout::Two && random(&mut chance).is_multiple_of(2) {
+            turn(&mut handler);
+        }
         match random(&mut chance) % 9 {
             0 => drop(network.step(&machine, 0)),
             1 => drop(network.step(&machine, 1)),
@@ -174,13 +187,15 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
             }
         }
         if machine.life.is_over() {
-            driver = begin(&machine, &mut client, &network);
+            (driver, handler) = begin(&machine, &mut client, &network);
         }
     }
     machine.life.lasts(None);
     for _ in 0..600 {
         driver.flush();
+        turn(&mut handler);
         network.step(&machine, 1);
+        turn(&mut handler);
         driver.look().unwrap();
         client.hear(&machine, &mut driver);
     }
@@ -196,10 +211,13 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
 
 #[test]
 fn a_driver_may_die_after_any_store() {
-    for seed in [0x5eed_0000_0000_0001, 0x5eed_0000_0000_0102] {
+    for (layout, seed) in [(Layout::One, 0x5eed_0000_0000_0001), (Layout::One, 0x5eed_0000_0000_0102)]
+        .into_iter()
+        .chain([(Layout::Two, 0x5eed_0000_0000_0001), (Layout::Two, 0x5eed_0000_0000_0102)])
+    {
         let mut works = false;
         for stores in 1.. {
-            let Outcome { deaths, takeovers, .. } = live(&[stores], seed);
+            let Outcome { deaths, takeovers, .. } = live(layout, &[stores], seed);
             if deaths == 0 {
                 assert!(works && stores > 300, "{stores} stores in all");
                 break;
@@ -213,16 +231,68 @@ fn a_driver_may_die_after_any_store() {
 
 #[test]
 fn a_successor_may_die_after_any_store_of_its_own() {
+    Layout::BOTH.into_iter().for_each(die_thrice);
+}
+
+fn die_thrice(layout: Layout) {
     let mut seed = 0x5eed_0000_0000_0003;
     let (mut takeovers, mut twice) = (0, 0);
     for round in 0..4_000 {
         let first = 30 + random(&mut seed) % 500;
         let second = 1 + round % 60;
         let third = 1 + random(&mut seed) % 200;
-        let outcome = live(&[first, second, third], random(&mut seed));
+        let outcome = live(layout, &[first, second, third], random(&mut seed));
         takeovers += outcome.takeovers;
         twice += outcome.twice;
     }
     assert!(takeovers > 2_000, "{takeovers}");
-    println!("{takeovers} takeovers, {twice} frames twice");
+    println!("{layout:?}: {takeovers} takeovers, {twice} frames twice");
+}
+
+/// Where the device has to be reset the second handler is stopped wherever it is. The client is
+/// told of each frame once, and the next handler begins with an empty queue.
+#[test]
+fn a_handler_may_be_stopped_after_any_store() {
+    let frames = |buffers: std::ops::Range<u16>| -> Vec<Span> {
+        buffers.map(|buffer| Span { buffer, offset: 18, length: FRAME_BYTES as u16 }).collect()
+    };
+    let read = |machine: &Machine, count: usize| {
+        let all: Vec<u16> = (0..count).map_while(|_| machine.next(1)).map(|(buffer, ..)| buffer).collect();
+        all.iter().for_each(|buffer| machine.used(1, (*buffer).into(), 0));
+        all
+    };
+    for stores in 1.. {
+        let machine = Machine::new();
+        let mut driver = machine.driver();
+        let mut handler = driver.part_transmit().expect("the driver has the queue");
+        assert!(driver.part_transmit().is_none(), "once");
+        driver.attach(&BufferSet::EMPTY);
+        driver.transmit(&frames(40..60));
+        driver.flush();
+        assert!(driver.take_handler_asked() && !handler.turn(), "nothing was read yet");
+        assert_eq!(read(&machine, 10).len(), 10);
+        driver.transmit(&frames(60..80));
+        driver.flush();
+        machine.life.lasts(Some(stores));
+        handler.turn();
+        let was_stopped = machine.life.is_over();
+        machine.life.lasts(None);
+        drop(handler);
+        driver.restart(&mut machine.card.clone()).unwrap();
+        let mut told = driver.take_output().transmitted;
+        told.sort_unstable();
+        assert_eq!(told, Vec::from_iter(40..80), "after {stores} stores");
+        let mut handler = driver.part_transmit().expect("the driver has the queue again");
+        driver.transmit(&frames(40..80));
+        driver.flush();
+        handler.turn();
+        assert_eq!(read(&machine, 99), Vec::from_iter(40..80));
+        assert!(handler.turn());
+        driver.look().unwrap();
+        assert_eq!((driver.take_output().transmitted.len(), driver.sending(), driver.counters().refused), (40, 0, 0));
+        if !was_stopped {
+            assert!(stores > 80, "{stores} stores in all");
+            break;
+        }
+    }
 }

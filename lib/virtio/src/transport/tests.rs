@@ -5,6 +5,7 @@ use crate::takeover::{HEIRS_MAX, Left, Unfit};
 use crate::testing::Bell;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -18,14 +19,22 @@ struct Device {
     takes_features: bool,
     features: u64,
     queues: Vec<(u16, u16, QueueAddresses)>,
+    messages: Vec<(u16, u16)>,
     notified: Rc<RefCell<Vec<u16>>>,
 }
 
 /// One that is not reset yet.
 fn device() -> Device {
     let statuses = Vec::from([status::RUNNING]);
-    let (queues, notified) = (Vec::new(), Rc::default());
-    Device { statuses, resets_for: 2, takes_features: true, features: 0, queues, notified }
+    Device {
+        statuses,
+        resets_for: 2,
+        takes_features: true,
+        features: 0,
+        queues: Vec::new(),
+        messages: Vec::new(),
+        notified: Rc::default(),
+    }
 }
 
 impl Transport for Device {
@@ -63,6 +72,10 @@ impl Transport for Device {
 
     fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool {
         self.queues.contains(&(queue, entries, addresses))
+    }
+
+    fn set_message(&mut self, queue: u16, message: u16) {
+        self.messages.push((queue, message));
     }
 
     fn notify(&mut self, queue: u16) {
@@ -170,11 +183,12 @@ fn a_transport_in_a_box_is_that_transport() {
     let mut boxed = Box::new(device());
     let transport: &mut dyn Transport = &mut boxed;
     transport.set_queue(2, 8, ADDRESSES);
+    transport.set_message(4, 3);
     transport.notify(7);
     transport.doorbell(8).ring();
     assert_eq!((transport.queue_entries(3), transport.configuration(8)), (259, 9));
     assert_eq!(*boxed.notified.borrow(), [7, 8]);
     let transport: &mut dyn Transport = &mut boxed;
     assert!(transport.acknowledge() && transport.acknowledge() && !transport.acknowledge());
-    assert_eq!(boxed.queues, [(2, 8, ADDRESSES)]);
+    assert_eq!((boxed.queues, boxed.messages), (vec![(2, 8, ADDRESSES)], vec![(4, 3)]));
 }

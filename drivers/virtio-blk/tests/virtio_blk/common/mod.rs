@@ -129,6 +129,7 @@ impl Transport for Machine {
     fn adopt_queue(&mut self, _: u16, _: u16, addresses: QueueAddresses) -> bool {
         self.queue.get() == Some(addresses)
     }
+    fn set_message(&mut self, _: u16, _: u16) {}
     fn notify(&mut self, _: u16) {
         if self.life.store() {
             self.is_notified.set(true);

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use virtio::Doorbell;
+use virtio::handler::Handler;
 use virtio::pool_queue::AVAILABLE_OFFSET;
 use virtio::testing::{Bell, FakeCard, put_used};
 pub use virtio::testing::{Bytes, Life, number, random};
@@ -14,9 +15,28 @@ use virtio_net::transport::{QueueAddresses, Transport};
 use virtio_net::{Found, Places};
 
 pub type NetDriver = Driver<Machine, Mortal>;
+pub type NetHandler = Handler<Mortal>;
 pub const RECEIVE_PHYSICAL: u64 = 0x10_0000;
 pub const TRANSMIT_PHYSICAL: u64 = 0x20_0000;
 pub const RINGS_PHYSICAL: u64 = 0x30_0000;
+
+/// Who handles the transmit queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The driver.
+    One,
+    /// A handler of its own.
+    Two,
+}
+
+impl Layout {
+    pub const BOTH: [Layout; 2] = [Layout::One, Layout::Two];
+
+    /// The second handler, if there is one.
+    pub fn part(self, driver: &mut NetDriver) -> Option<NetHandler> {
+        (self == Layout::Two).then(|| driver.part_transmit().expect("the driver has the queue"))
+    }
+}
 
 /// Memory that is written by a driver as long as it lives.
 #[derive(Clone)]
@@ -80,6 +100,7 @@ impl Transport for Machine {
     fn adopt_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) -> bool {
         self.queues.borrow()[queue as usize] == Some(addresses)
     }
+    fn set_message(&mut self, _: u16, _: u16) {}
     fn notify(&mut self, queue: u16) {
         if self.life.store() {
             let mut notified = self.notified.get();

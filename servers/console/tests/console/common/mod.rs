@@ -400,6 +400,7 @@ impl Transport for Machine {
     fn adopt_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) -> bool {
         self.device.borrow().queues[usize::from(queue)] == Some(addresses)
     }
+    fn set_message(&mut self, _: u16, _: u16) {}
     fn notify(&mut self, queue: u16) {
         if self.life.store() {
             self.device.borrow_mut().has_news[usize::from(queue)] = true;
