@@ -9,6 +9,8 @@
 //! - Victims and ways come from a seed, which is printed. `PELAGO_SEED` gives another.
 //! - The servers are Debian's busybox: `httpd` gives files, and `awk` behind `nc` takes what is
 //!   uploaded and compares it with what it should be.
+//! - `transfers/handlers/*`: deaths of the card's driver, with one handler of its card or with two,
+//!   under fewer clients.
 //! - Each download has a connection of its own, and all uploads of a client have one in common,
 //!   which therefore lasts through all faults.
 //! - Each client has a port of its own at the emulator's network, which takes one connection at a
@@ -22,6 +24,7 @@ mod capture;
 mod client;
 mod content;
 mod faults;
+mod handlers;
 mod lone_frame;
 mod lossy;
 mod stalls;
@@ -47,8 +50,11 @@ use stalls::STALL_MAX;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use system::Handlers;
 
 const CLIENTS: usize = 8;
+/// One that downloads and one that uploads what is short, and the same of what is long.
+const FEWER_CLIENTS: usize = 4;
 /// From a fault's answer to the next fault.
 const PAUSE: Duration = Duration::from_millis(300);
 /// A transfer has to begin within this after a fault.
@@ -58,6 +64,9 @@ const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// A process for each connection.
 const MEMORY_BYTES: u64 = 512 << 20;
 const BRIEF: Duration = Duration::from_secs(10);
+/// For some lives of the driver; and with that nobody waits for ever: other runs judge waits.
+const BRIEFER: Duration = Duration::from_secs(4);
+const BRIEFER_WAIT_MAX: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 /// Of plain runs.
@@ -102,6 +111,15 @@ const CHOSEN: [Configuration; 5] = [
     Configuration { network: Network::Passt, machine: MachineType::MicrovmMmio, cpus: 2 },
 ];
 
+/// One of the layouts that was always there, the other on one core and on two, and where the card
+/// has no message for it.
+const HANDLERS: [(Handlers, MachineType, u32); 4] = [
+    (Handlers::One, MachineType::Q35, 1),
+    (Handlers::Two, MachineType::Q35, 1),
+    (Handlers::Two, MachineType::Q35, 2),
+    (Handlers::Two, MachineType::MicrovmMmio, 1),
+];
+
 impl Configuration {
     fn all() -> Vec<Configuration> {
         let mut all = Vec::new();
@@ -133,6 +151,16 @@ struct Plan {
     wait_max: Duration,
     /// None: another one each time.
     seed: Option<u64>,
+    clients: usize,
+    /// So many handlers of the card, and the driver tells who rings; `None`: as described.
+    handlers: Option<Handlers>,
+}
+
+impl Plan {
+    /// What is done to any component that can be started again, or to these.
+    const fn of(victims: &'static [&'static str], lasting: Duration, seed: Option<u64>) -> Plan {
+        Plan { victims, lasting, wait_max: STALL_MAX, seed, clients: CLIENTS, handlers: None }
+    }
 }
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -144,24 +172,32 @@ pub fn scenarios() -> Vec<Scenario> {
         all.push(scenario.in_pairs().by_night(is_nightly));
     };
     for configuration in Configuration::all() {
-        let plan = Plan { victims: COMPONENTS, lasting: BRIEF, wait_max: STALL_MAX, seed: Some(SEED) };
+        let plan = Plan::of(COMPONENTS, BRIEF, Some(SEED));
         add(!CHOSEN.contains(&configuration), "transfers/mixed", configuration, plan);
     }
     for victims in COMPONENTS.chunks(1) {
-        let plan = Plan { victims, lasting: MINUTE, wait_max: STALL_MAX, seed: None };
+        let plan = Plan::of(victims, MINUTE, None);
         Configuration::all()
             .into_iter()
             .for_each(|one| add(true, &format!("transfers/victim/{}", victims[0]), one, plan));
     }
     for configuration in CHOSEN {
-        let plan = Plan { victims: COMPONENTS, lasting: LONG, wait_max: STALL_MAX, seed: None };
+        let plan = Plan::of(COMPONENTS, LONG, None);
         add(true, "transfers/mixed/long", configuration, plan);
     }
     for (cpus, victims, lasting) in [(2, NOBODY, BRIEF), (1, NOBODY, MINUTE), (2, COMPONENTS, MINUTE)] {
         let configuration = Configuration { network: Network::Lossy, machine: MachineType::Q35, cpus };
         let start = if victims.is_empty() { "transfers/loss" } else { "transfers/loss/mixed" };
-        let plan = Plan { victims, lasting, wait_max: LOSS_WAIT_MAX, seed: Some(SEED) };
+        let plan = Plan { wait_max: LOSS_WAIT_MAX, ..Plan::of(victims, lasting, Some(SEED)) };
         add(lasting > BRIEF, start, configuration, plan);
+    }
+    for (handlers, machine, cpus) in HANDLERS {
+        let configuration = Configuration { network: Network::User, machine, cpus };
+        let plan = Plan::of(&[DRIVER], BRIEFER, Some(SEED));
+        let (wait_max, clients) = (BRIEFER_WAIT_MAX, FEWER_CLIENTS);
+        let plan = Plan { wait_max, clients, handlers: Some(handlers), ..plan };
+        let start = if handlers == Handlers::One { "transfers/handlers/one" } else { "transfers/handlers/two" };
+        add(false, start, configuration, plan);
     }
     let (machine, cpus) = (MachineType::Q35, 1);
     let name = format!("transfers/loss/lone/{}/{cpus}", machine.name());
@@ -177,12 +213,16 @@ fn run(bench: &Bench, name: &str, configuration: Configuration, plan: Plan) -> R
     let seed = seed(plan)?;
     println!("     {name}: seed {seed:#x}");
     let namespace = (configuration.network == Network::Lossy).then(Namespace::create).transpose()?;
-    let way = Way { configuration, namespace: namespace.as_ref(), seed };
+    let way = Way { configuration, namespace: namespace.as_ref(), seed, handlers: plan.handlers };
     let (guest, addresses) = boot(bench, way, &content, folder.path(), record.clone())?;
     let work = move || {
         namespace.as_ref().map_or(Ok(()), Namespace::enter)?;
         with_console(guest, |guest| {
-            let outcome = under_faults(guest, &addresses, &content, plan, seed, record.as_deref());
+            let mut outcome = under_faults(guest, &addresses, &content, plan, seed, record.as_deref());
+            if let Some(handlers) = plan.handlers {
+                let has_message = configuration.machine != MachineType::MicrovmMmio;
+                outcome = outcome.and_then(|()| handlers::judge(&guest.transcript, handlers, has_message));
+            }
             outcome.map_err(|error| {
                 let kept = keep(name, guest, record.as_deref());
                 error.context(format!("seed {seed:#x}; {kept}"))
@@ -198,6 +238,7 @@ struct Way<'a> {
     configuration: Configuration,
     namespace: Option<&'a Namespace>,
     seed: u64,
+    handlers: Option<Handlers>,
 }
 
 /// The plan's seed, unless the environment says another.
@@ -224,7 +265,12 @@ fn boot(
     let mut machine = Machine::new(kind, cpus, bench.accelerator());
     machine.memory_bytes += MEMORY_BYTES;
     (machine.pcap, machine.pcap_frame_bytes) = (record, Some(capture::FRAME_BYTES));
-    let system = description::placed(bench.system().clone(), kind);
+    let mut system = description::placed(bench.system().clone(), kind);
+    if let Some(handlers) = way.handlers {
+        let driver = system.components.iter_mut().find(|component| component.name == DRIVER);
+        driver.context("the description has no driver")?.handlers = handlers;
+        machine.command_line.push(handlers::TELL_WORD.to_owned());
+    }
     let mut bytes = 0;
     let archive = bench.archive(&system, &content::SERVER, |root| {
         bytes = content.fill(root);
@@ -300,7 +346,7 @@ fn under_faults(
     let client = |board, number| Client { number, address: addresses[number], content, board, liveness };
     let opening = Board::new();
     let opened: Vec<_> =
-        (0..CLIENTS).map(|number| client(&opening, number).open(web::READY_LIMIT)).collect::<Result<_>>()?;
+        (0..plan.clients).map(|number| client(&opening, number).open(web::READY_LIMIT)).collect::<Result<_>>()?;
     let before_load = record.map_or(0, recorded_bytes);
     let board = &Board::new();
     let mut faults = Vec::new();
@@ -337,7 +383,9 @@ fn break_things(guest: &mut Guest, plan: Plan, seed: u64, board: &Board, faults:
         return Ok(());
     }
     let mut begun = 0;
-    for (number, order) in (1..).zip(Schedule::new(seed, plan.victims)) {
+    // Where handlers are told apart it is of deaths: to find a hang takes its time.
+    let orders = Schedule::new(seed, plan.victims).filter(|order| plan.handlers.is_none() || order.way == "kill");
+    for (number, order) in (1..).zip(orders) {
         std::thread::sleep(PAUSE);
         let is_there = board.wait_for_more(begun, BEGIN_LIMIT);
         let last = || faults.last().map_or("the start".into(), Fault::to_string);
@@ -492,7 +540,7 @@ mod tests {
             assert!(CHOSEN.iter().any(|long| long.cpus == one.cpus));
         }
         let (nightly, plain): (Vec<_>, Vec<_>) = scenarios().into_iter().partition(|scenario| scenario.nightly);
-        assert_eq!((plain.len(), nightly.len()), (5 + 2, 7 + 6 * 12 + 5 + 2));
+        assert_eq!((plain.len(), nightly.len()), (5 + 2 + HANDLERS.len(), 7 + 6 * 12 + 5 + 2));
     }
 
     #[test]

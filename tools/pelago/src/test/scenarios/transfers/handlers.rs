@@ -1,0 +1,90 @@
+//! Who rang the doorbells of the card's two queues: as the driver saw it where it rang them, and as
+//! the kernel's ledger has it.
+
+use anyhow::{Context, Result, ensure};
+use system::Handlers;
+
+/// A word of the kernel's command line: the driver tells who rings.
+pub const TELL_WORD: &str = "virtio-net.doorbells";
+/// The driver says so where the card has no message for a second handler.
+const FALLS_BACK: &str = "the card has no third message";
+/// Stacks of two contexts lie farther apart than one is long that is not the first's; two calls of
+/// one context do not.
+const STACK_BYTES: u64 = 16 << 10;
+/// Lives of the driver that tell, at least.
+const TOLD_MIN: usize = 3;
+
+/// What the driver told in one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    /// Times and stack, of the receive and of the transmit queue.
+    rang: [(u64, u64); 2],
+    /// Contexts of the driver on whose time it ran.
+    payers: u64,
+}
+
+/// From `doorbells: receive N times, stack X; transmit N times, stack X; N contexts paid`.
+fn told(line: &str) -> Option<Told> {
+    let (_, rest) = line.split_once("doorbells: ")?;
+    let mut parts = rest.split("; ");
+    let mut rang = |name: &str| {
+        let (times, stack) = parts.next()?.trim().strip_prefix(name)?.split_once(" times, stack ")?;
+        Some((times.trim().parse().ok()?, u64::from_str_radix(stack.trim(), 16).ok()?))
+    };
+    let rang = [rang("receive")?, rang("transmit")?];
+    Some(Told { rang, payers: parts.next()?.split_once(" contexts paid")?.0.trim().parse().ok()? })
+}
+
+/// In each life in which both rang it was by two contexts, or by one; and the kernel
+/// says that so many paid. `has_message`: the card has one for a second handler.
+pub fn judge(transcript: &[String], handlers: Handlers, has_message: bool) -> Result<()> {
+    let says = transcript.iter().any(|line| line.contains(FALLS_BACK));
+    ensure!(says == (handlers == Handlers::Two && !has_message), "that a message lacks was told: {says}");
+    let wanted = if handlers == Handlers::Two && has_message { 2 } else { 1 };
+    let lives: Vec<Told> = transcript
+        .iter()
+        .filter(|line| line.contains("doorbells: "))
+        .map(|line| told(line).with_context(|| format!("the driver says `{line}`")))
+        .collect::<Result<_>>()?;
+    let both: Vec<_> = lives.into_iter().filter(|told| told.rang.iter().all(|(times, _)| *times > 0)).collect();
+    ensure!(both.len() >= TOLD_MIN, "in {} lives of the driver both doorbells rang", both.len());
+    for Told { rang: [(_, receiver), (_, transmitter)], payers } in &both {
+        let ringers = if receiver.abs_diff(*transmitter) >= STACK_BYTES { 2 } else { 1 };
+        ensure!(ringers == wanted, "{ringers} contexts rang, at {receiver:x} and {transmitter:x}: {wanted} were to");
+        ensure!(*payers == wanted, "{payers} contexts paid for the driver: {wanted} were to");
+    }
+    let sum = |queue: usize| both.iter().map(|told| told.rang[queue].0).sum::<u64>();
+    println!("     {} lives: doorbells rang {} and {} times, by {wanted}", both.len(), sum(0), sum(1));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(stacks: [u64; 2], payers: u64, more: &[&str]) -> Vec<String> {
+        let line = |times: u64| {
+            let [receiver, transmitter] = stacks;
+            format!(
+                "virtio-net: doorbells: receive {times} times, stack {receiver:x}; transmit 7 times, stack \
+                 {transmitter:x}; {payers} contexts paid"
+            )
+        };
+        // In the first life nothing was received.
+        (0..4).map(line).chain(more.iter().map(|line| String::from(*line))).collect()
+    }
+
+    #[test]
+    fn who_rang_is_judged_by_stacks_and_payers() {
+        const APART: [u64; 2] = [0x7000_0000, 0x7000_4000];
+        const SAME: [u64; 2] = [0x7000_0000, 0x7000_0100];
+        let of = |stacks, payers, handlers| judge(&lines(stacks, payers, &[]), handlers, true).is_ok();
+        assert!(of(APART, 2, Handlers::Two) && of(SAME, 1, Handlers::One));
+        assert!(!of(SAME, 2, Handlers::Two) && !of(APART, 1, Handlers::Two) && !of(APART, 2, Handlers::One));
+        assert!(!of(SAME, 2, Handlers::One));
+        assert!(judge(&lines(APART, 2, &[])[..3], Handlers::Two, true).is_err(), "too few");
+        // Without a message it is one, and is said.
+        let falls_back = |more: &[&str]| judge(&lines(SAME, 1, more), Handlers::Two, false).is_ok();
+        assert!(falls_back(&["virtio-net: the card has no third message (NotFound): one"]) && !falls_back(&[]));
+    }
+}
