@@ -202,6 +202,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let (machine, cpus) = (MachineType::Q35, 1);
     let name = format!("transfers/loss/lone/{}/{cpus}", machine.name());
     all.push(Scenario::shared(4, name, move |bench| lone_frame::run(bench, machine, cpus)));
+    let name = format!("transfers/handlers/rest/{}/{cpus}", machine.name());
+    all.push(Scenario::shared(4, name, move |bench| handlers::rest(bench, machine, cpus)));
     all
 }
 
@@ -267,8 +269,7 @@ fn boot(
     (machine.pcap, machine.pcap_frame_bytes) = (record, Some(capture::FRAME_BYTES));
     let mut system = description::placed(bench.system().clone(), kind);
     if let Some(handlers) = way.handlers {
-        let driver = system.components.iter_mut().find(|component| component.name == DRIVER);
-        driver.context("the description has no driver")?.handlers = handlers;
+        handlers::describe(&mut system, handlers)?;
         machine.command_line.push(handlers::TELL_WORD.to_owned());
     }
     let mut bytes = 0;
@@ -540,7 +541,7 @@ mod tests {
             assert!(CHOSEN.iter().any(|long| long.cpus == one.cpus));
         }
         let (nightly, plain): (Vec<_>, Vec<_>) = scenarios().into_iter().partition(|scenario| scenario.nightly);
-        assert_eq!((plain.len(), nightly.len()), (5 + 2 + HANDLERS.len(), 7 + 6 * 12 + 5 + 2));
+        assert_eq!((plain.len(), nightly.len()), (5 + 3 + HANDLERS.len(), 7 + 6 * 12 + 5 + 2));
     }
 
     #[test]

@@ -1,8 +1,15 @@
 //! Who rang the doorbells of the card's two queues: as the driver saw it where it rang them, and as
-//! the kernel's ledger has it.
+//! the kernel's ledger has it. `transfers/handlers/rest/*`: while nothing is sent, the handler of
+//! what is transmitted hears all the same that the last frames were.
 
+use crate::host::port;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
+use crate::test::scenario::{Bench, with_console};
+use crate::test::scenarios::web;
 use anyhow::{Context, Result, ensure};
-use system::Handlers;
+use std::time::Duration;
+use system::{Handlers, System};
 
 /// A word of the kernel's command line: the driver tells who rings.
 pub const TELL_WORD: &str = "virtio-net.doorbells";
@@ -13,6 +20,44 @@ const FALLS_BACK: &str = "the card has no third message";
 const STACK_BYTES: u64 = 16 << 10;
 /// Lives of the driver that tell, at least.
 const TOLD_MIN: usize = 3;
+/// Who has the card.
+const DRIVER: &str = "virtio-net";
+/// Longer than a driver waits before it resets a device that stands still, which takes a second.
+const REST: Duration = Duration::from_millis(1_500);
+const RESET: &str = "the device is reset";
+
+/// So many handlers of the card.
+pub fn describe(system: &mut System, handlers: Handlers) -> Result<()> {
+    let driver = system.components.iter_mut().find(|component| component.name == DRIVER);
+    driver.context("the description has no driver")?.handlers = handlers;
+    Ok(())
+}
+
+/// A page is fetched, and then nothing is sent: few frames are with the device, so it does not
+/// interrupt for them, and its driver does not take it for one that stands still.
+pub fn rest(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    let mut system = bench.system().clone();
+    describe(&mut system, Handlers::Two)?;
+    let port = port::free()?;
+    let guest = bench.boot_system(&system, machine, cpus, &web::SERVER, |root, machine: &mut Machine| {
+        root.file("root/www/file", 0o644, b"page\n".to_vec());
+        machine.forwards.push(Forward::local(port, 80));
+        Ok(())
+    })?;
+    let address = format!("http://127.0.0.1:{port}/file");
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        for _ in 0..2 {
+            let page = web::fetch(&guest.liveness(), &address, web::READY_LIMIT)?;
+            ensure!(page == b"page\n", "another page came");
+            std::thread::sleep(REST);
+        }
+        guest.catch_up();
+        let reset = guest.transcript.iter().find(|line| line.contains(RESET));
+        ensure!(reset.is_none(), "a card at rest: {}", reset.map_or("", String::as_str));
+        Ok(())
+    })
+}
 
 /// What the driver told in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
