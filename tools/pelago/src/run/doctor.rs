@@ -1,5 +1,6 @@
 //! `./pelago doctor`: what this machine has, and what to do about what it lacks.
 
+use crate::host::child;
 use crate::host::path;
 use crate::host::place;
 use crate::image::elf;
@@ -64,6 +65,9 @@ pub fn run() -> Result<ExitCode> {
 }
 
 fn first_line(program: &str, argument: &str) -> Option<String> {
-    let output = Command::new(program).arg(argument).output().ok().filter(|output| output.status.success())?;
+    let output = child::output(Command::new(program).arg(argument), child::SHORT).ok()?;
+    if !output.status.success() {
+        return None;
+    }
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }

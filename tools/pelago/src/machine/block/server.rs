@@ -4,6 +4,7 @@
 //! had been completed by then; another does them in that order. What was written is read back at
 //! once, and stays over a lost connection: the disk has power until the server goes.
 
+use crate::host::late::late;
 use crate::machine::block::SECTOR_BYTES;
 use crate::machine::block::image::Image;
 use crate::machine::block::log::{Content, Entry, Log};
@@ -11,8 +12,8 @@ use crate::machine::block::wire::{self, Command, Errno, Request};
 use anyhow::{Context, Result, anyhow};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,11 +44,22 @@ pub enum Fault {
     Short,
 }
 
+/// A request that is not done, and none behind it, until this goes.
+#[must_use = "it is done at once"]
+pub struct Held {
+    _until: Sender<()>,
+}
+
+/// Who holds a request: is told that one has come, and lets go of the other.
+type Hold = (Sender<()>, Receiver<()>);
+
 struct State {
     disk: Image,
     log: Log,
     /// For which requests, how many of them, and what.
     faults: Vec<(On, u32, Fault)>,
+    /// For the next write or flush.
+    hold: Option<Hold>,
     connection: Option<UnixStream>,
     connections: u32,
     is_over: bool,
@@ -57,7 +69,8 @@ struct State {
 /// See the module's head. When it goes, its client's connection is closed.
 pub struct Server {
     state: Arc<Mutex<State>>,
-    socket: PathBuf,
+    /// The thread's, to be shut down.
+    listener: UnixListener,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -67,21 +80,26 @@ impl Server {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("cannot serve a disk at {}", socket.display()))?;
         let log = Log::new(disk.clone());
-        let (faults, connection) = (Vec::new(), None);
-        let state = State { disk, log, faults, connection, connections: 0, is_over: false, problem: None };
+        let (faults, hold, connection) = (Vec::new(), None, None);
+        let state = State { disk, log, faults, hold, connection, connections: 0, is_over: false, problem: None };
         let state = Arc::new(Mutex::new(state));
-        let shared = state.clone();
+        let (shared, taking) = (state.clone(), listener.try_clone().context("cannot double a socket")?);
         let serving = std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            loop {
+                let taken = taking.accept().context("cannot take a client");
                 if lock(&shared).is_over {
                     return;
                 }
-                if let Err(problem) = serve(&shared, stream) {
+                let is_lost = taken.is_err();
+                if let Err(problem) = taken.and_then(|(stream, _)| serve(&shared, stream)) {
                     lock(&shared).problem.get_or_insert(problem);
+                }
+                if is_lost {
+                    return;
                 }
             }
         });
-        Ok(Server { state, socket: socket.to_owned(), serving: Some(serving) })
+        Ok(Server { state, listener, serving: Some(serving) })
     }
 
     /// Notes in the log what the disk's user says that it has kept.
@@ -92,6 +110,16 @@ impl Server {
     /// Does that to the next `count` requests of those that do not have a fault coming yet.
     pub fn inject(&self, on: On, count: u32, fault: Fault) {
         lock(&self.state).faults.push((on, count, fault));
+    }
+
+    /// Waits until the next write or flush comes, and has it wait;
+    /// [`Late`](crate::host::late::Late) if none comes.
+    pub fn hold(&self, limit: Duration) -> Result<Held> {
+        let ((told, came), (until, released)) = (channel(), channel());
+        lock(&self.state).hold = Some((told, released));
+        let words = || format!("no write or flush came to the disk's server within {:.0} s", limit.as_secs_f64());
+        came.recv_timeout(limit).map_err(|_| late(words(), &[]))?;
+        Ok(Held { _until: until })
     }
 
     /// How often a client has connected.
@@ -117,8 +145,9 @@ impl Server {
             state.connection.take().iter().for_each(close);
         }
         if let Some(serving) = self.serving.take() {
-            // It waits for somebody; if it has ended already there is nobody to wake.
-            let _ = UnixStream::connect(&self.socket);
+            // Ends its wait for a client, wherever the socket's path is by now. It fails for no
+            // socket that listens, and a thread that panicked has told it.
+            let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
             let _ = serving.join();
         }
     }
@@ -203,7 +232,13 @@ fn serve_request(
     if request.command == Command::Disconnect {
         return Err(None);
     }
-    let (cookie, fault) = (request.cookie, lock(state).take_fault(request.command));
+    let (hold, fault) = lock(state).take_faults(request.command);
+    if let Some((told, released)) = hold {
+        // Who asked for it may be gone, and then lets go as well.
+        let _ = told.send(());
+        let _ = released.recv();
+    }
+    let cookie = request.cookie;
     if let Some(Fault::Delay(time)) = fault {
         std::thread::sleep(time);
     }
@@ -223,16 +258,21 @@ fn serve_request(
 }
 
 impl State {
-    fn take_fault(&mut self, command: Command) -> Option<Fault> {
+    /// Whether it is held, and what else becomes of it.
+    fn take_faults(&mut self, command: Command) -> (Option<Hold>, Option<Fault>) {
         let on = match command {
             Command::Read => On::Reads,
             Command::Flush => On::Flushes,
             Command::Write | Command::Trim | Command::WriteZeroes => On::Writes,
-            Command::Disconnect | Command::Other => return None,
+            Command::Disconnect | Command::Other => return (None, None),
         };
-        let (_, left, fault) = self.faults.iter_mut().find(|(of, left, _)| *of == on && *left > 0)?;
-        *left -= 1;
-        Some(*fault)
+        let hold = if on == On::Reads { None } else { self.hold.take() };
+        let fault = self.faults.iter_mut().find(|(of, left, _)| *of == on && *left > 0);
+        let fault = fault.map(|(_, left, fault)| {
+            *left -= 1;
+            *fault
+        });
+        (hold, fault)
     }
 
     /// Does it; what was read.
@@ -271,6 +311,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::late::Late;
     use crate::machine::block::cut::{Cache, Cut, Disk};
     use std::io::{Read, Write};
 
@@ -415,6 +456,32 @@ mod tests {
         assert_eq!((client.read(0), server.connections()), (3, 3));
         assert_eq!(server.finish().unwrap().entries().len(), 3);
         assert_eq!(client.answer(), None);
+    }
+
+    #[test]
+    fn what_is_held_is_done_when_it_is_let_go() {
+        let (_folder, server, mut client) = served();
+        let asked = std::thread::spawn(move || {
+            // What only reads is not held.
+            let before = client.read(0);
+            (before, client.write(0, 1), client.read(0))
+        });
+        let held = server.hold(Duration::from_secs(60)).unwrap();
+        assert!(server.hold(Duration::from_millis(200)).is_err_and(|error| error.is::<Late>()));
+        assert!(lock(&server.state).log.entries().is_empty());
+        drop(held);
+        assert_eq!(asked.join().unwrap(), (0, Some(0), 1));
+        server.finish().unwrap();
+    }
+
+    #[test]
+    fn one_whose_folder_is_gone_ends() {
+        let (folder, server, client) = served();
+        drop(folder);
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(server.finish().map(drop)));
+        end.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+        drop(client);
     }
 
     #[test]

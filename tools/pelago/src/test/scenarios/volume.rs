@@ -2,6 +2,7 @@
 //! of a tree, and what busybox finds is compared with that tree.
 
 use super::checks;
+use crate::host::child;
 use crate::host::skip::Skip;
 use crate::image::archive::Archive;
 use crate::image::machine_type::MachineType;
@@ -91,27 +92,26 @@ impl Disk {
         let program = program(MKFS)?;
         let image = fs::File::create(self.image()).context("cannot make a file for a disk")?;
         image.set_len(bytes).context("cannot size a disk's file")?;
-        let made = Command::new(program)
-            .args(["-q", "-b", "4096", "-E", "root_owner=0:0", "-d"])
-            .args([self.tree(), self.image()])
-            .output()
-            .context("cannot run mkfs.ext4")?;
+        let mut make = Command::new(program);
+        make.args(["-q", "-b", "4096", "-E", "root_owner=0:0", "-d"]).args([self.tree(), self.image()]);
+        let made = child::output(&mut make, child::SHORT)?;
         ensure!(made.status.success(), "{MKFS}: {}", String::from_utf8_lossy(&made.stderr));
         Ok(())
     }
 
     /// Has e2fsck look at the volume, which was ended in order, and copies its tree out.
     pub fn judge(&self) -> Result<PathBuf> {
-        let looked = Command::new(program("e2fsck")?).arg("-fn").arg(self.image()).output()?;
+        let looked = child::output(Command::new(program("e2fsck")?).arg("-fn").arg(self.image()), child::SHORT)?;
         let words = String::from_utf8_lossy(&looked.stdout);
         ensure!(looked.status.success(), "e2fsck: {words}");
-        let told = Command::new(program("dumpe2fs")?).arg("-h").arg(self.image()).output()?;
+        let told = child::output(Command::new(program("dumpe2fs")?).arg("-h").arg(self.image()), child::SHORT)?;
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
         ensure!(!told.contains("needs_recovery"), "it was not ended in order: {told}");
         let out = self.folder.path().join("out");
         fs::create_dir(&out)?;
         let request = format!("rdump / {}", out.display());
-        let copied = Command::new(program("debugfs")?).args(["-R", &request]).arg(self.image()).output()?;
+        let mut copy = Command::new(program("debugfs")?);
+        let copied = child::output(copy.args(["-R", &request]).arg(self.image()), child::SHORT)?;
         ensure!(copied.status.success(), "debugfs: {}", String::from_utf8_lossy(&copied.stderr));
         Ok(out)
     }
@@ -213,7 +213,8 @@ fn fill(tree: &Path) -> Result<()> {
 
 /// What a command of the host says, by lines, in order.
 fn told(tree: &Path, command: &str) -> Result<Vec<String>> {
-    let told = Command::new("sh").args(["-c", command]).current_dir(tree).env("LC_ALL", "C").output()?;
+    let mut shell = Command::new("sh");
+    let told = child::output(shell.args(["-c", command]).current_dir(tree).env("LC_ALL", "C"), child::SHORT)?;
     ensure!(told.status.success(), "{command}: {}", String::from_utf8_lossy(&told.stderr));
     let mut lines: Vec<String> = String::from_utf8_lossy(&told.stdout).lines().map(str::to_owned).collect();
     lines.sort();

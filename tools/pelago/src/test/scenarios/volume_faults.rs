@@ -36,10 +36,10 @@ const NIGHTLY_KILLS: usize = 300;
 /// Of those of a night so many have requests under way, if a file is the disk. Of few none may have
 /// any, where the host is done with a request before the next signal.
 const BUSY_KILLS: usize = 20;
-/// A late disk has each write and flush under way for so long, and so has one death of the disk's
-/// server in so many.
+/// A late disk has each write and flush under way for so long.
 const LATE: Duration = Duration::from_millis(4);
-const BUSY_EVERY: usize = 3;
+/// At one death of a server in so many it holds one back.
+const HELD_EVERY: usize = 2;
 const ENCRYPTED_BYTES: u64 = 64 << 20;
 /// Deaths of the volume's server; the last one together with the disk's.
 const VOLUME_KILLS: usize = 5;
@@ -94,17 +94,17 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// A disk, by its file or by its server.
 struct Served {
-    disk: Disk,
-    socket: PathBuf,
     server: Option<Server>,
+    socket: PathBuf,
     encrypted: Option<Encrypted>,
+    disk: Disk,
 }
 
 impl Served {
     fn new(medium: Medium) -> Result<Served> {
         let disk = Disk::new()?;
         let socket = disk.image().with_file_name("socket");
-        let mut served = Served { disk, socket, server: None, encrypted: None };
+        let mut served = Served { server: None, socket, encrypted: None, disk };
         if medium == Medium::Encrypted {
             served.encrypted = Some(Encrypted::make(ENCRYPTED_BYTES)?);
         } else {
@@ -164,7 +164,7 @@ fn die(bench: &Bench, case: Case) -> Result<()> {
     with_console(served.boot(bench, case)?, |guest| {
         (0..3).try_for_each(|writer| guest.heard(&format!("writers: {writer} is at 1"), LIMIT).map(drop))?;
         served.be_late();
-        let deaths = kill_servers(guest, case)?;
+        let deaths = kill_servers(guest, &served, case)?;
         guest.tell(b"\n")?;
         let kept = [0, 1, 2].map(|writer| kept(guest, &format!("writers: kept {writer} ")));
         let [rows, first, second] = kept;
@@ -179,7 +179,7 @@ fn die(bench: &Bench, case: Case) -> Result<()> {
                     BUSY_KILLS
                 }
             }
-            Medium::Late | Medium::Encrypted => deaths.disk / BUSY_EVERY,
+            Medium::Late | Medium::Encrypted => deaths.disk / HELD_EVERY,
         };
         ensure!(busy >= least, "of {} deaths of the disk's server {busy} had requests under way", deaths.disk);
         let tree = served.judge()?;
@@ -205,8 +205,9 @@ struct Deaths {
     crypto: usize,
 }
 
-/// Kills the servers below the volume so often, in turn if there are two.
-fn kill_servers(guest: &mut Guest, case: Case) -> Result<Deaths> {
+/// Kills the servers below the volume so often, in turn if there are two. Where this tool serves
+/// the disk, some die while it holds a request back.
+fn kill_servers(guest: &mut Guest, served: &Served, case: Case) -> Result<Deaths> {
     let mut deaths = Deaths::default();
     for death in 1..=case.deaths {
         let verb = if death.is_multiple_of(HANG_EVERY) { "hang" } else { "kill" };
@@ -214,7 +215,10 @@ fn kill_servers(guest: &mut Guest, case: Case) -> Result<Deaths> {
         let is_crypto = case.medium == Medium::Encrypted && (death + death / HANG_EVERY) % 2 == 1;
         let (victim, count) = if is_crypto { ("crypto", &mut deaths.crypto) } else { ("disk", &mut deaths.disk) };
         *count += 1;
+        let server = served.server.as_ref().filter(|_| count.is_multiple_of(HELD_EVERY));
+        let held = server.map(|server| server.hold(LIMIT)).transpose()?;
         let reply = guest.control(&format!("chaos {verb} {victim}"), CONTROL_LIMIT)?;
+        drop(held);
         ensure!(reply.contains(&format!("{victim}; generation {} serves", *count + 1)), "{reply}");
         listen(guest, PAUSE)?;
     }

@@ -2,6 +2,7 @@
 //! host takes a copy of the disk at that moment, as a cut of the power would leave it.
 
 use super::{Disk, LIMIT, MachineType, program};
+use crate::host::child;
 use crate::test::scenario::{Bench, with_console};
 use crate::test::scenarios::checks;
 use anyhow::{Context, Result, ensure};
@@ -30,9 +31,10 @@ pub fn run(bench: &Bench, cpus: u32) -> Result<()> {
 fn is_there(disk: &Disk, file: &str) -> Result<()> {
     let copy = disk.folder.path().join("copy");
     fs::copy(disk.image(), &copy).context("cannot copy a disk")?;
-    let mended = Command::new(program("e2fsck")?).arg("-p").arg(&copy).output()?;
+    let mended = child::output(Command::new(program("e2fsck")?).arg("-p").arg(&copy), child::SHORT)?;
     ensure!(mended.status.code() <= Some(1), "e2fsck: {}", String::from_utf8_lossy(&mended.stdout));
-    let told = Command::new(program("debugfs")?).args(["-R", &format!("cat /{file}")]).arg(&copy).output()?;
+    let mut look = Command::new(program("debugfs")?);
+    let told = child::output(look.args(["-R", &format!("cat /{file}")]).arg(&copy), child::SHORT)?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     ensure!(told.trim_end() == format!("written by {file}"), "`{told}`");
     Ok(())
