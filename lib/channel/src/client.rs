@@ -81,6 +81,11 @@ impl ClientChannel {
         &self.inner.link.peer
     }
 
+    /// The generation that this side saw last: with another one the server has been restarted.
+    pub fn generation(&self) -> u32 {
+        self.inner.link.generation()
+    }
+
     /// Is it over?
     pub fn is_closed(&self) -> bool {
         self.inner.link.is_closed()

@@ -19,7 +19,7 @@ use super::fd::close_description;
 use super::mapping;
 use super::poll;
 use super::process_handles;
-use super::proxy::{Proxy, listen, proxy};
+use super::proxy::{Generations, Proxy, listen, proxy};
 use super::shared_files;
 use super::system_v;
 use super::threads;
@@ -190,13 +190,14 @@ async fn copy(options: CloneOptions) -> Outcome {
     // What another thread attaches meanwhile, the child would have and the server not know of.
     let _attaching = if other_threads > 0 { Some(proxy().turn(system_v::TURN).await) } else { None };
     let user_limit = user_limit().map_or(u32::MAX, |limit| limit.saturating_sub(other_threads));
+    let generations = proxy().generations();
     let wanted = ForkOptions { is_vfork: options.is_vfork, end_signal: options.end_signal, user_limit };
     let forked = process.fork_prepare(wanted).await?;
     let stack = entry::registers().rsp;
     let [domain, context] = forked.handles.map(Handle);
     // A child has pieces of files whole.
     let turn = shared_files::turn_if_active().await;
-    let mut done = fill(&options, &forked, domain).await;
+    let mut done = fill(&options, &forked, domain, generations).await;
     drop(turn);
     // Only the parent has it; before the start the child cannot have ended and vanished.
     let mut handle = None;
@@ -242,29 +243,33 @@ fn start(child: Handle) -> Result<(), Failure> {
     done.map_err(|_| Errno::EAGAIN.into())
 }
 
-/// Gives the child what this process holds, at all servers at once. A server that was started again
-/// meanwhile knows of nothing that was open before. It is asked for what was opened since; if it
-/// does not know the child, whose channel was begun before that, there is nothing.
-async fn bequeath(child: u64) -> Result<(), Failure> {
-    let asked: Vec<_> = proxy().heritable().map(|server| (server, server.inherit(child))).collect();
-    for (server, answer) in asked {
-        match answer.await {
-            Err(CallError::PeerRestarted) => match server.inherit(child).await {
-                Err(CallError::PeerRestarted | CallError::Server(DescriptionError::Invalid)) => {}
-                other => other?,
-            },
-            other => other?,
+/// Gives the child what this process holds, at all servers at once. A server that was started
+/// again since this process saw it in `generations`, before the child was there, knows of nothing
+/// that was open before. It is asked for what was opened since; if it does not know the child,
+/// whose channel was begun before that, there is nothing.
+async fn bequeath(child: u64, generations: Generations) -> Result<(), Failure> {
+    let asked: Vec<_> = proxy().heritable().map(|(number, server)| (server, number, server.inherit(child))).collect();
+    for (server, number, answer) in asked {
+        let answer = match answer.await {
+            Err(CallError::PeerRestarted) => server.inherit(child).await,
+            answer => answer,
+        };
+        let was_restarted = server.channel().generation() != generations[number as usize - 1];
+        match answer {
+            Err(CallError::PeerRestarted) => {}
+            Err(CallError::Server(DescriptionError::Invalid)) if was_restarted => {}
+            answer => answer?,
         }
     }
     Ok(())
 }
 
 /// Descriptions first, then memory with the state the child starts from.
-async fn fill(options: &CloneOptions, forked: &Forked, child: Handle) -> Result<(), Failure> {
+async fn fill(options: &CloneOptions, forked: &Forked, child: Handle, generations: Generations) -> Result<(), Failure> {
     counters::share(options.is_vfork).await?;
     // Else the child would be given what this process has closed.
     proxy().until_few_are_closing().await;
-    bequeath(forked.client).await?;
+    bequeath(forked.client, generations).await?;
     threads::store_current();
     let forking = with_thread(|thread| *thread);
     // The child finds the thread that forks where this process has its first.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 
-use channel::{CALLS_MAX, CallError, Client, queued};
+use channel::{CALLS_MAX, Client};
 use contracts::descriptions::{DescriptionId, DescriptionsClient, DescriptionsEvent};
 use contracts::files::FilesClient;
 use contracts::process::{ProcessClient, ProcessEvent};
@@ -68,6 +68,9 @@ pub struct Proxy {
 /// (`personality::descriptors::server`).
 const SERVERS: [&str; 5] = ["fs", "process", "console", "tcp", "volume"];
 
+/// A generation of each, in that order; 0 where this process has not spoken to it.
+pub type Generations = [u32; SERVERS.len()];
+
 /// Closes that a server was told of, and how many of them it has done.
 #[derive(Clone, Copy, Default)]
 struct Closes {
@@ -114,6 +117,12 @@ impl Proxy {
             Some(client)
         };
         cell.get_or_init(open).as_ref().ok_or(Errno::EBADF)
+    }
+
+    /// Which generation of each server this process saw last.
+    pub fn generations(&self) -> Generations {
+        let seen = |client: &DescriptionsClient| client.channel().generation();
+        self.descriptions.each_ref().map(|cell| cell.get().and_then(|client| client.as_ref()).map_or(0, seen))
     }
 
     /// The number of a new request that may be repeated: none before it had the same.
@@ -173,10 +182,8 @@ impl Proxy {
         let (call, client) = (client.close(id), client.clone());
         closes.set(closes.get().one_told());
         runtime::spawn(async move {
-            if call.await == Err(CallError::Full) {
-                // A server that is gone has closed all.
-                let _ = queued(|| client.close(id)).await;
-            }
+            // A server that is gone has closed all.
+            let _ = call.or_queued(|| client.close(id)).await;
             closes.set(closes.get().one_done());
             self.closed.changed();
         });
@@ -236,15 +243,15 @@ impl Proxy {
         cell.get_or_init(|| client(&self.start, name).ok()).as_ref()
     }
 
-    /// Servers other than the terminal's, of whose descriptions this process holds some, which a
-    /// child has to be given.
-    pub fn heritable(&'static self) -> impl Iterator<Item = &'static DescriptionsClient> {
+    /// Servers other than the terminal's, by their numbers, of whose descriptions this process
+    /// holds some, which a child has to be given.
+    pub fn heritable(&'static self) -> impl Iterator<Item = (u32, &'static DescriptionsClient)> {
         let used = |number: &u32| {
             let of_pieces = server::keeps_files(*number) && with_state(|state| !state.pieces.is_empty());
             of_pieces || with_state(|state| state.descriptors.uses(*number))
         };
         let servers = [server::FS, server::PROCESS, server::TCP, server::VOLUME].into_iter().filter(used);
-        servers.filter_map(|number| self.server(number).ok())
+        servers.filter_map(|number| Some((number, self.server(number).ok()?)))
     }
 }
 

@@ -13,8 +13,16 @@ append() {
         [ $((n % 20)) -ne 1 ] || echo "appends: at $n"
     done
 }
+# One that has a file of the volume open, and forks.
+fork() {
+    while [ ! -e /tmp/stop ]; do
+        (:)
+    done
+    echo forked >/tmp/forked
+}
 exec 6<held
 append &
+fork &
 while read -r word && [ "$word" = look ]; do
     echo "appends: open: $(head -c 4 <&6 2>&1)"
     exec 6<held
@@ -22,4 +30,5 @@ while read -r word && [ "$word" = look ]; do
 done
 touch /tmp/stop
 wait
+cat /tmp/forked >/dev/null || exit 1
 echo "appends: kept $(cat /tmp/kept);"
