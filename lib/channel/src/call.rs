@@ -81,12 +81,25 @@ pub async fn queued<R, E>(make: impl Fn() -> Call<R, E>) -> Result<R, CallError<
 where
     Call<R, E>: Future<Output = Result<R, CallError<E>>>,
 {
-    loop {
-        let call = make();
-        let channel = call.channel.clone();
-        match call.await {
-            Err(CallError::Full) => channel.room().await,
-            answer => return answer,
+    make().or_queued(make).await
+}
+
+impl<R, E> Call<R, E>
+where
+    Call<R, E>: Future<Output = Result<R, CallError<E>>>,
+{
+    /// Its answer; if too many were outstanding when it was made, that of one that `make` makes
+    /// once it can be, as [`queued`] does. For those who make several calls before they wait for
+    /// the first.
+    pub async fn or_queued(self, make: impl Fn() -> Call<R, E>) -> Result<R, CallError<E>> {
+        let mut call = self;
+        loop {
+            let channel = call.channel.clone();
+            match call.await {
+                Err(CallError::Full) => channel.room().await,
+                answer => return answer,
+            }
+            call = make();
         }
     }
 }

@@ -473,6 +473,12 @@ fn calls_wait_for_room_in_their_order_and_none_is_lost() {
             (0..CALLS).filter(|number| !given_up.contains(number)).map(|it| it.to_string()).collect();
         assert_eq!(served, expected);
         assert_eq!(queued(|| client.say("x".repeat(900))).await, Err(CallError::TooLong), "which no room mends");
+        // Calls that are made before the first is waited for, more than there is room for.
+        let some: Vec<_> = (0..CALLS).map(|number| (number, client.say(format!("of many {number}")))).collect();
+        for (number, call) in some {
+            let words = format!("of many {number}");
+            assert_eq!(call.or_queued(|| client.say(words.clone())).await, Ok(words.clone()));
+        }
         // An end lets go of all who wait.
         let held: Vec<_> = (0..CALLS_MAX).map(|_| client.wait(u64::MAX)).collect();
         let late = client.clone();

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use channel::{Call, CallError};
+use channel::Call;
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, WatchFor, ready};
 use personality::Errno;
 use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
@@ -97,12 +97,8 @@ async fn end_look(look: Look, events: u16, watch: WatchFor, depth: usize) -> u16
             if found.is_empty() { 0 } else { READS & events }
         }
         Look::Asked(client, id, call) => {
-            let mut answer = call.await;
-            while answer == Err(CallError::Full) {
-                // Many closes are under way: they end by themselves.
-                runtime::yield_now().await;
-                answer = client.poll(id, to_mask(events), watch).await;
-            }
+            // Many closes may be under way: they end by themselves.
+            let answer = call.or_queued(|| client.poll(id, to_mask(events), watch)).await;
             answer.map_or(POLLERR, |found| to_events(found, events))
         }
     }
