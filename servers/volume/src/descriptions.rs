@@ -108,10 +108,10 @@ impl Server {
         let (missed, end, copied) = self
             .ask(|volume, blocks| {
                 let inode = volume.inode(blocks, number)?;
-                let missed = missing(volume, blocks, &inode, wanted.clone())?;
-                let copied = match missed.is_empty() {
-                    true => Some(copy_out(volume, blocks, (&inode, at), window)?),
-                    false => None,
+                // Most often all is there, and is looked up once.
+                let (missed, copied) = match copy_out(volume, blocks, (&inode, at), window) {
+                    Err(Stop::Need(_)) => (missing(volume, blocks, &inode, wanted.clone())?, None),
+                    copied => (Vec::new(), Some(copied?)),
                 };
                 Ok((missed, inode.size.div_ceil(BLOCK), copied))
             })
