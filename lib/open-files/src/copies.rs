@@ -110,6 +110,11 @@ impl Copies {
         Some(of_offset)
     }
 
+    /// Are words for bytes of a file, which has not changed since?
+    pub fn are_of(&self, file: FileId, words: &Words) -> bool {
+        self.uses.get(&words.place()).is_some_and(|used| used.file == Some(file) && used.lent.is_none())
+    }
+
     /// Bytes or the size of a file are others now, for all who ask the server from now on: who
     /// keeps some hears it.
     pub fn changed(&mut self, file: FileId) {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use channel::{IN_FLIGHT, Layout, Peer, ServerChannel, Wiring, client_id, loopback_memory, loopback_wiring};
-use contracts::descriptions::DescriptionError as Error;
+use contracts::descriptions::{DescriptionError as Error, copy_words};
 use contracts::files::{Hold, Lock, LockKind, open};
 use open_files::{FileId, Released, Table, Target};
 
@@ -195,4 +195,32 @@ fn a_ticket_is_a_reference_until_it_is_settled() {
     assert_eq!((table.settle(55), table.settle(55), table.claim(&one, 55)), (Some(id), None, Err(Error::BadId)));
     assert_eq!(told(table.release(IN_FLIGHT, id, false)), (true, false, false));
     assert_eq!(told(table.release(other.id(), id, false)), (true, false, true));
+}
+
+#[test]
+fn words_for_a_file_that_did_not_change_stay_and_others_begin_anew() {
+    let [memory] = loopback_memory(Layout { bulk_bytes: 4096, ..Layout::default() });
+    let client = ServerChannel::new(Wiring { peer_set: 1, ..loopback_wiring(memory, false) });
+    let (one, bulk, mut table) = (client.peer().clone(), client.peer().bulk(), table().0);
+    let id = table.add(&one, File(Some(FILE)), open::READ);
+    let other = table.add(&one, File(Some(FILE + 1)), open::READ);
+    let word = |place: usize| bulk.load_u32(place).unwrap();
+    // What the client stores before it asks, and what it finds then.
+    let ask = |table: &mut Table<File>, id, at: Option<u64>| {
+        bulk.store_u32(copy_words::READ, 1).unwrap();
+        assert!(table.keep(&one, id, (at, 100), 0).is_ok());
+        (word(copy_words::READ), word(copy_words::OVER))
+    };
+    assert_eq!(ask(&mut table, id, Some(0)), (0, 0), "of nothing before");
+    assert_eq!(ask(&mut table, id, Some(4096)), (1, 0), "more of the same");
+    table.changed(FILE);
+    assert_eq!(word(copy_words::OVER), 1);
+    assert_eq!(ask(&mut table, id, Some(0)), (0, 0), "of one that changed");
+    assert_eq!(ask(&mut table, other, Some(0)), (0, 0), "of another file");
+    assert_eq!(ask(&mut table, other, None), (0, 0), "at the offset");
+    assert_eq!(ask(&mut table, other, Some(0)), (0, 0), "at a place again");
+    // A change is heard by what was kept later, too.
+    assert_eq!(ask(&mut table, other, Some(100)), (1, 0));
+    table.changed(FILE + 1);
+    assert_eq!(word(copy_words::OVER), 1);
 }
