@@ -86,6 +86,11 @@ impl ClientChannel {
         self.inner.link.generation()
     }
 
+    /// Has the server been restarted, though this side may not have heard of it yet?
+    pub fn is_overtaken(&self) -> bool {
+        self.inner.link.overtaken()
+    }
+
     /// Is it over?
     pub fn is_closed(&self) -> bool {
         self.inner.link.is_closed()

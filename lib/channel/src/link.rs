@@ -286,7 +286,7 @@ impl Link {
     }
 
     /// Has a new generation begun? Decisive for whatever was read before.
-    fn overtaken(&self) -> bool {
+    pub fn overtaken(&self) -> bool {
         fence(Ordering::Acquire);
         self.memory.generation() != self.generation.get()
     }

@@ -11,6 +11,7 @@ use contracts::files::FilesClient;
 use contracts::process::{ProcessClient, ProcessEvent};
 use contracts::sockets::SocketsClient;
 use personality::Errno;
+use personality::block_cache::BlockCache;
 use personality::descriptors::server;
 use personality::epoll::Candidates;
 use personality::read_ahead::ReadAhead;
@@ -60,6 +61,8 @@ pub struct Proxy {
     pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
     /// What comes next of files that are read in pieces.
     pub read_ahead: RefCell<ReadAhead>,
+    /// Blocks of files that are read again and again.
+    pub block_cache: RefCell<BlockCache>,
     /// Where event counters went for which a thread waited here.
     moved_counters: RefCell<BTreeMap<u64, DescriptionId>>,
 }
@@ -178,6 +181,7 @@ impl Proxy {
     /// sockets are another contract: see [`Proxy::until_closed`].
     pub fn close(&'static self, server: u32, id: DescriptionId) {
         self.read_ahead.borrow_mut().close((server, id));
+        self.block_cache.borrow_mut().close((server, id));
         let (Ok(client), Some(closes)) = (self.server(server), self.closes_at(server)) else { return };
         let (call, client) = (client.close(id), client.clone());
         closes.set(closes.get().one_told());
@@ -313,6 +317,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         used_timers: RefCell::default(),
         inodes: RefCell::default(),
         read_ahead: RefCell::default(),
+        block_cache: RefCell::default(),
         moved_counters: RefCell::default(),
     }));
     // SAFETY: nobody reads it yet.
@@ -354,6 +359,7 @@ async fn readiness(number: u32, client: DescriptionsClient) {
             DescriptionsEvent::Lost => poll::all_changed(number),
             DescriptionsEvent::PeerRestarted => {
                 proxy().read_ahead.borrow_mut().restarted(number);
+                proxy().block_cache.borrow_mut().restarted(number);
                 poll::all_changed(number);
             }
             DescriptionsEvent::Closed => return,

@@ -1,6 +1,7 @@
-//! Reads of files from what the proxy keeps of them (`personality::read_ahead`): the server's word
-//! beside it says whether the file is still so, and who reads at a description's own offset says by
-//! another how far it came (`contracts::descriptions::copy_words`).
+//! Reads of files from what the proxy keeps of them (`personality::read_ahead`,
+//! `personality::block_cache`): the server's word beside it says whether the file is still so, and
+//! who reads at a description's own offset says by another how far it came
+//! (`contracts::descriptions::copy_words`).
 //!
 //! The words lie behind the data of a server's bulk area, one pair for each place. A process of
 //! several threads reads so at places only: two of them may move an offset at once.
@@ -9,6 +10,7 @@ use channel::Bulk;
 use contracts::BulkSpan;
 use contracts::descriptions::{Copied, DescriptionError, copy_words};
 use personality::Errno;
+use personality::block_cache::FILES;
 use personality::descriptors::Description;
 use personality::read_ahead::{Name, PLACES, Stretch};
 
@@ -19,7 +21,7 @@ use super::user::Target;
 use super::wait::answer_of;
 use super::{shared_files, threads};
 
-const _: () = assert!(PLACES * copy_words::BYTES <= copy_words::AREA_BYTES as usize);
+const _: () = assert!((PLACES + FILES) * copy_words::BYTES <= copy_words::AREA_BYTES as usize);
 
 /// The part of a bulk area that is for data.
 pub fn data_area(bulk: &Bulk) -> Bulk {
@@ -44,10 +46,23 @@ pub fn read(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Opti
     if !may_keep(found, at) {
         return None;
     }
+    let client = proxy().server(found.server).ok()?;
+    if client.channel().is_overtaken() {
+        return None;
+    }
+    let bulk = client.bulk();
+    read_stretch(found, into, at, &bulk).or_else(|| read_blocks(found, into, at?, &bulk))
+}
+
+fn read_stretch(
+    found: &Description,
+    into: &mut Target<'_>,
+    at: Option<u64>,
+    bulk: &Bulk,
+) -> Option<Result<usize, Failure>> {
     let mut all = proxy().read_ahead.borrow_mut();
     let (place, range) = all.find(name(found), at, into.len())?;
-    let bulk = proxy().server(found.server).ok()?.bulk();
-    let words = words(&bulk, place);
+    let words = words(bulk, place);
     if bulk.load_u32(words + copy_words::OVER) != Ok(0) {
         all.discard(place);
         return None;
@@ -63,6 +78,17 @@ pub fn read(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Opti
     Some(Ok(count))
 }
 
+fn read_blocks(found: &Description, into: &mut Target<'_>, at: u64, bulk: &Bulk) -> Option<Result<usize, Failure>> {
+    let mut cache = proxy().block_cache.borrow_mut();
+    let file = cache.file(name(found))?;
+    let count = cache.find(file, at, into.len())?;
+    if bulk.load_u32(words(bulk, PLACES + file) + copy_words::OVER) != Ok(0) {
+        cache.discard(file);
+        return None;
+    }
+    Some(into.with_first(count, |bytes| cache.copy(file, at, bytes)).map(|()| count).map_err(Failure::from))
+}
+
 /// read, where a descriptor names a file of which enough is kept.
 pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Result<u64, Failure>> {
     let found = readable(descriptor).ok().filter(|_| count > 0)?;
@@ -73,8 +99,13 @@ pub fn try_read(descriptor: u64, buffer: u64, count: u64) -> Option<Result<u64, 
 /// Reads more than is wanted, of which the rest is kept; `None`: it is to be read otherwise.
 pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u64>) -> Result<Option<usize>, Failure> {
     let count = into.len();
-    if !may_keep(found, at) || !proxy().read_ahead.borrow_mut().goes_on(name(found), at, count) {
+    if !may_keep(found, at) {
         return Ok(None);
+    }
+    if !proxy().read_ahead.borrow_mut().goes_on(name(found), at, count) {
+        let Some(at) = at else { return Ok(None) };
+        let is_again = proxy().block_cache.borrow_mut().reads_again(name(found), at, count);
+        return if is_again { keep_blocks(found, into, at).await } else { Ok(None) };
     }
     let client = proxy().server(found.server)?;
     // Places are given by who has the bulk area, whose words they have.
@@ -114,6 +145,45 @@ pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u6
         let read = at.is_none().then_some(own);
         let stretch = Stretch { name: name(found), from, bytes, ends_file: got < length, read };
         proxy().read_ahead.borrow_mut().keep(place, stretch);
+    }
+    Ok(Some(own))
+}
+
+/// Reads the whole blocks that a piece is of, and keeps them; `None`: it is to be read otherwise.
+async fn keep_blocks(found: &Description, into: &mut Target<'_>, at: u64) -> Result<Option<usize>, Failure> {
+    let (client, cache) = (proxy().server(found.server)?, &proxy().block_cache);
+    // Files have their places, and so their words, by who has the bulk area.
+    let _turn = proxy().turn(found.server).await;
+    let bulk = client.bulk();
+    let planned = cache.borrow_mut().plan(name(found), at, into.len(), data_area(&bulk).len());
+    let Some(plan) = planned else { return Ok(None) };
+    let words = words(&bulk, PLACES + plan.file);
+    // It stays there if the blocks that are kept are as the file is.
+    let are_kept = u32::from(cache.borrow().has_blocks(plan.file));
+    let _ = bulk.store_u32(words + copy_words::READ, are_kept);
+    let span = BulkSpan { offset: 0, length: plan.length as u32 };
+    let asked = answer_of(found.server, || client.read_and_keep(found.id, span, Some(plan.from), words as u32)).await;
+    let got = match asked {
+        Ok(answer) => (answer.count as usize).min(plan.length),
+        Err(channel::CallError::Server(
+            DescriptionError::Busy | DescriptionError::NotSupported | DescriptionError::TooMany,
+        )) => {
+            cache.borrow_mut().refused(plan.file);
+            return Ok(None);
+        }
+        // The next plan discards what is kept.
+        Err(error) => return Err(error.into()),
+    };
+    let skipped = (at - plan.from) as usize;
+    let own = got.saturating_sub(skipped).min(into.len());
+    into.with_first(own, |place| bulk.read(skipped, place))?.map_err(|_| Errno::EIO)?;
+    let mut cache = cache.borrow_mut();
+    cache.answered(plan.file);
+    if bulk.load_u32(words + copy_words::READ) != Ok(are_kept) {
+        cache.discard(plan.file);
+    }
+    if bulk.load_u32(words + copy_words::OVER) == Ok(0) {
+        cache.keep(plan, got, |from, bytes| bulk.read(from, bytes).is_ok());
     }
     Ok(Some(own))
 }

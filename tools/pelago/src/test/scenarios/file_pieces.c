@@ -194,9 +194,35 @@ static void at_random(void) {
     for (int i = 0; i < FILES; i++) close(files[i]);
 }
 
+// A piece at a place is what the model has.
+static void placed(const char *name, int file, long at, long count, int step) {
+    long wanted = at >= size ? 0 : size - at < count ? size - at : count;
+    memset(buffer, 0xee, count);
+    check(name, pread(file, buffer, count, at) == wanted && !memcmp(buffer, model + at, wanted), step);
+}
+
+// Few places are read again and again, by two descriptions, while the file changes.
+static void again(void) {
+    make();
+    int files[] = { begin(), open(path, O_RDWR) }, other = open(path, O_RDWR);
+    for (int step = 0; step < STEPS; step++) {
+        long place = below(12) * 5000 + below(3) * 100, count = 1 + below(6000);
+        switch (below(20)) {
+        case 0: if (place + 200 < size) change(other, place + below(200), 1 + below(300)); break;
+        case 1: if (place + 200 < size) change(files[1], place + below(200), 1 + below(300)); break;
+        case 2: if (!below(5)) cut(other, place + below(9000)); break;
+        case 3: if (!below(5)) close(files[0]), files[0] = begin(); break;
+        }
+        if (size < 20000) cut(other, 60000);
+        placed("a place that is read again", files[below(2)], place, count, step);
+    }
+    close(files[0]), close(files[1]), close(other);
+}
+
 // One process changes the file, says so, and another, which reads piece by piece, sees it: at its
-// offset, or at places.
-static void two(int at_places) {
+// offset, at places in order, or at few of them again and again.
+enum { OFFSET, PLACES, AGAIN };
+static void two(int how) {
     make();
     int go[2], done[2];
     if (pipe(go) || pipe(done)) exit(95);
@@ -218,10 +244,12 @@ static void two(int at_places) {
     long at = 0;
     for (int round = 0; round < ROUNDS; round++) {
         char said[2];
+        if (how == AGAIN) at = below(6) * 3 * PIECE;
         *(long *)(model + MOST) = at;
         if (write(go[1], "g", 1) != 1 || read(done[0], said, 1) != 1 || read(done[0], said + 1, 1) != 1) break;
-        if (at_places) {
-            check("a piece at a place that another process changed", pread(file, buffer, PIECE, at) == PIECE && !memcmp(buffer, model + at, PIECE), round);
+        if (how != OFFSET) {
+            placed("a piece at a place that another process changed", file, at, PIECE, round);
+            if (how == AGAIN) placed("the same once more", file, at, PIECE, round);
             at += PIECE;
         } else at += piece("a piece that another process changed", file, at, PIECE);
         if (at > SIZE - 2 * PIECE) at = lseek(file, 0, SEEK_SET);
@@ -235,7 +263,8 @@ int main(int count, char **words) {
     model = mmap(NULL, MOST + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (count == 4) return strcpy(path, words[1]), successor(words);
     sprintf(path, "%s/pieces", words[1]);
-    whole(), changes(), shared(words[0]), at_random(), two(0), two(1);
+    whole(), changes(), shared(words[0]), at_random(), again();
+    two(OFFSET), two(PLACES), two(AGAIN);
     unlink(path);
     return all_checked();
 }
