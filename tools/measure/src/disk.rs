@@ -34,7 +34,7 @@ const TRANSACTIONS: u64 = 2;
 const TABLE_ROWS: u64 = 8192;
 /// As many as a device has under way.
 const PROCESSES: usize = 32;
-const CACHED_BLOCKS: u64 = 256;
+const HOT_BLOCKS: u64 = 256;
 const NAMES: u64 = 32;
 
 // No row reads behind its file's end, and of two processes none the other's blocks.
@@ -65,12 +65,26 @@ fn read(file: &File, bytes: usize, operations: u64, place: impl Fn(u64) -> u64) 
     })
 }
 
-/// Blocks that were read before.
+/// Blocks of a small file that is read again and again, here and there.
 pub fn read_cached(_: &Setting) -> Result<Vec<Sample>> {
-    let path = format!("{FOLDER}/cached");
+    cached("cached", HOT_BLOCKS, 2 * HOT_BLOCKS)
+}
+
+/// Blocks of a larger one that was written before.
+pub fn read_cached_large(_: &Setting) -> Result<Vec<Sample>> {
+    cached("cached-16m", COLD_BYTES / BLOCK_BYTES as u64, 0)
+}
+
+/// Reads so many blocks of a new file of `blocks`, and then those that are measured.
+fn cached(name: &str, blocks: u64, before: u64) -> Result<Vec<Sample>> {
+    let path = format!("{FOLDER}/{name}");
     let file = made(&path)?;
-    file.write_all_at(&vec![7; CACHED_BLOCKS as usize * BLOCK_BYTES], 0).during("pwrite")?;
-    let samples = read(&file, BLOCK_BYTES, SMALL, |number| scattered(number, CACHED_BLOCKS));
+    let mut piece = vec![7; BLOCK_BYTES];
+    (0..blocks).try_for_each(|block| file.write_all_at(&piece, block * BLOCK_BYTES as u64)).during("pwrite")?;
+    (0..before)
+        .try_for_each(|number| file.read_exact_at(&mut piece, scattered(number, blocks) * BLOCK_BYTES as u64))
+        .during("pread")?;
+    let samples = read(&file, BLOCK_BYTES, SMALL, |number| scattered(number, blocks));
     removed(&path, samples)
 }
 

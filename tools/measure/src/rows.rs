@@ -38,7 +38,7 @@ const fn disk(name: &'static str, measure: fn(&Setting) -> Result<Vec<Sample>>) 
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 46] = [
+pub const ROWS: [Row; 47] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -70,6 +70,7 @@ pub const ROWS: [Row; 46] = [
     row("tcp-connections", 1, network::tcp_connections),
     row("word-index", 1, words::index),
     disk("disk-read/cached/4k", disk::read_cached),
+    disk("disk-read/cached-16m/4k", disk::read_cached_large),
     disk("disk-read/sequential/4k", disk::read_sequential),
     disk("disk-read/sequential/1m", disk::read_sequential_large),
     disk("disk-read/random/4k", disk::read_random),

@@ -241,6 +241,7 @@ pub const ENTRIES: &[Entry] = &[
     server("cpu-per-request/disk-redis-set/everysec/1-client", Unit::Us, EVERY_SECOND, 1),
     server("cpu-per-request/disk-redis-set/everysec/50-clients", Unit::Us, EVERY_SECOND, 3),
     disk("disk-read/cached/4k", "disk-read/cached/4k", false),
+    disk("disk-read/cached-16m/4k", "disk-read/cached-16m/4k", false),
     disk("disk-read/sequential/4k", "disk-read/sequential/4k", false),
     disk("disk-read/sequential/1m", "disk-read/sequential/1m", false),
     disk("disk-read/random/4k", "disk-read/random/4k", false),
