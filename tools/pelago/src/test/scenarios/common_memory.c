@@ -353,7 +353,6 @@ static void segments(void) {
 
 int main(int count, char **words_of) {
     if (count > 1) return tells_attaches(words_of[1]);
-    alarm(100);
     segments();
     pages();
     counters();

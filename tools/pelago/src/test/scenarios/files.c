@@ -78,10 +78,15 @@ static void clocks(void) {
     do computed_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID) - used_ns;
     while (computed_ns < 20000000 && ns_of(CLOCK_MONOTONIC) - begun_ns < 10000000000);
     check("cpu-time", computed_ns >= 20000000 && computed_ns <= ns_of(CLOCK_MONOTONIC) - begun_ns, computed_ns);
-    used_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID);
-    usleep(200000);
-    computed_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID) - used_ns;
-    check("cpu-time-asleep", computed_ns >= 0 && computed_ns < 100000000, computed_ns);
+    // A machine that stands still before it sleeps or after is time of its own: the least counts.
+    long least_ns = 1l << 60;
+    for (int tries = 0; tries < 10 && least_ns >= 100000000; tries++) {
+        used_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+        usleep(200000);
+        computed_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID) - used_ns;
+        if (computed_ns < least_ns) least_ns = computed_ns;
+    }
+    check("cpu-time-asleep", least_ns >= 0 && least_ns < 100000000, least_ns);
 }
 
 static void record_locks(void) {
@@ -173,9 +178,11 @@ static void lock_waits(void) {
     lock(file, F_SETLK, F_WRLCK, 1, 1);
     struct sigaction action = { .sa_handler = on_alarm };
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval soon = { .it_value = { .tv_usec = 50000 } };
-    setitimer(ITIMER_REAL, &soon, NULL);
+    // Again and again, as the first may come before the call.
+    struct itimerval often = { { 0, 50000 }, { 0, 50000 } }, never = { 0 };
+    setitimer(ITIMER_REAL, &often, NULL);
     check("wait-ends-by-signal", lock(file, F_SETLKW, F_WRLCK, 0, 1) == -1 && errno == EINTR, errno);
+    setitimer(ITIMER_REAL, &never, NULL);
     say(telling);
     // The child's wait and ours: whoever comes second closes the circle and is told.
     int waited = lock(file, F_SETLKW, F_WRLCK, 0, 1), error = errno;
@@ -478,23 +485,29 @@ static void sockets(void) {
     check("sockets", listener >= 0 && client >= 0, errno);
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(8081), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     check("reuseport", setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0, errno);
-    struct timeval limit = { .tv_usec = 50000 }, told = { 0 };
+    struct timeval limit = { .tv_usec = 50000 }, none = { 0 }, told = { 0 };
     socklen_t bytes = sizeof told;
     check("bind", bind(listener, (void *)&address, sizeof address) == 0 && listen(listener, 5) == 0, errno);
     check("set-limit", setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0, errno);
     check("get-limit", getsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &told, &bytes) == 0 && told.tv_usec == 50000 && bytes == 16, told.tv_usec);
     check("accept-in-time", accept(listener, NULL, NULL) == -1 && errno == EAGAIN, errno);
+    // What comes is waited for without it.
+    setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
     check("connect", connect(client, (void *)&address, sizeof address) == 0, errno);
     int server = accept(listener, NULL, NULL);
     char byte;
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     check("receive-in-time", recv(client, &byte, 1, 0) == -1 && errno == EAGAIN, errno);
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
     check("receive", write(server, "a", 1) == 1 && recv(client, &byte, 1, MSG_WAITALL) == 1 && byte == 'a', byte);
     static char much[8 << 20];
     setsockopt(server, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     long sent = write(server, much, sizeof much);
     check("send-in-time", sent > 0 && sent < (long)sizeof much, sent);
-    check("send-when-full", write(server, much, sizeof much) == -1 && errno == EAGAIN, errno);
+    // The time may have been over before it was full.
+    long all = sent, more;
+    while ((more = write(server, much, sizeof much)) > 0 && all < (long)sizeof much) all += more;
+    check("send-when-full", more == -1 && errno == EAGAIN && all < (long)sizeof much, all);
 }
 
 int main(int count, char **words) {

@@ -585,7 +585,6 @@ static void threads(int type) {
 
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
-    alarm(240);
     events();
     streams();
     for (int type = SOCK_STREAM; type; type = type == SOCK_STREAM ? SOCK_SEQPACKET : 0) {

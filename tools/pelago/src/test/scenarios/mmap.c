@@ -233,7 +233,6 @@ static void forked(void) {
 }
 
 int main(void) {
-    alarm(100);
     forked();
     edges();
     moved();

@@ -312,7 +312,6 @@ static void threads(void) {
 
 int main(int count, char **words) {
     if (count > 2) return be_stranger(words[1], atol(words[2]));
-    alarm(100);
     stores();
     sizes();
     places();
