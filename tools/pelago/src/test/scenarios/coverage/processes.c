@@ -71,8 +71,8 @@ static long futex(int at, long operation, long value, void *second, long third) 
 static long sleeping_by, sleeping_bits;
 static void *sleeps(void *unused) { return (void *)futex(0, sleeping_by, 0, NULL, sleeping_bits); }
 static pthread_t sleeper(long operation, long bits) { words[0] = words[1] = 0, sleeping_by = operation, sleeping_bits = bits; return begin(sleeps, 0); }
-// Asks until somebody sleeps there.
-#define UNTIL_ONE(call) ({ long given = 0; for (long limit = now_ms() + 2000; given == 0 && now_ms() < limit;) { struct timespec pause = { 0, 500000 }; nanosleep(&pause, NULL); given = (call); } given; })
+// Asks until somebody sleeps there, so often that a machine which stands still meanwhile does not matter.
+#define UNTIL_ONE(call) ({ long given = 0; for (int tries = 0; given == 0 && tries < 2000; tries++) { struct timespec pause = { 0, 500000 }; nanosleep(&pause, NULL); given = (call); } given; })
 TRY(futex_operations) { words[0] = words[1] = 0; return futex(0, value, 0, NULL, 0); }
 SEEN(futex_operations, FUTEX_WAIT) { pthread_t thread = sleeper(value, 0); return UNTIL_ONE(futex(0, FUTEX_WAKE, 1, NULL, 0)) == 1 && end(thread) == 0 && fails_by(futex(0, value, 1, NULL, 0), EAGAIN); }
 SEEN(futex_operations, FUTEX_WAKE) { pthread_t thread = sleeper(FUTEX_WAIT, 0); return UNTIL_ONE(futex(0, value, 1, NULL, 0)) == 1 && end(thread) == 0 && futex(0, value, 1, NULL, 0) == 0; }
@@ -106,9 +106,10 @@ SEEN(futex_operations, FUTEX_CLOCK_REALTIME) {
     words[0] = 0;
     if (!fails_by(futex(0, FUTEX_WAIT | value, 0, NULL, 0), ENOSYS) || !fails_by(futex(0, FUTEX_WAKE | value, 0, NULL, 0), ENOSYS)) return 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 5;
-    // Which was long ago by the time of day.
-    if (!fails_by(futex(0, FUTEX_WAIT_BITSET | value, 0, &until, 1), ETIMEDOUT) || now_ms() - began > 1000) return 0;
+    until.tv_sec += 30;
+    // Which was long ago by the time of day, and is to come by the other clock.
+    if (!fails_by(futex(0, FUTEX_WAIT_BITSET | value, 0, &until, 1), ETIMEDOUT) || now_ms() / 1000 >= until.tv_sec) return 0;
+    began = now_ms();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 6000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
