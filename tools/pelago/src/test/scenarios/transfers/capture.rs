@@ -29,6 +29,12 @@ const FRAME_HEAD_BYTES: usize = 16;
 const MAGIC: [u8; 4] = [0xd4, 0xc3, 0xb2, 0xa1];
 /// More frames than the card's queue holds.
 const BLOCK_FRAMES_MAX: usize = 512;
+/// Between two frames of a load: longer than a driver is away, and shorter than the least wait
+/// (200 ms) after which TCP sends again. The host, or the emulator's own network, did something
+/// else.
+const STILL_US: u64 = 150_000;
+/// What is sent again was sent so long before at most, as long as it was not sent again before.
+const BEFORE_US: u64 = 1_000_000;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -152,6 +158,14 @@ fn is_in_block(sent: &[Frame], place: usize, length: usize) -> bool {
     let before = (0..place).rev().take(length).take_while(is_equal).count();
     let from_here = (place..sent.len()).take(length).take_while(is_equal).count();
     length <= BLOCK_FRAMES_MAX && before + from_here >= length
+}
+
+/// Whether no frame went either way for a while, not long before that time: then what was on its way
+/// was late, and TCP repeats it whether it is lost or not.
+pub fn stood_still(frames: &[Frame], at_us: u64) -> bool {
+    let before = at_us.saturating_sub(BEFORE_US)..=at_us;
+    let is_pause = |two: &[Frame]| two[1].at_us.saturating_sub(two[0].at_us) >= STILL_US;
+    frames.windows(2).any(|two| before.contains(&two[1].at_us) && is_pause(two))
 }
 
 /// Whether a frame of the guest has bytes for a program.
@@ -416,6 +430,19 @@ mod tests {
         ]);
         let again: Vec<_> = seen.again.iter().map(|again| (again.offset, again.bytes)).collect();
         assert_eq!((seen.probes, again), (2, vec![(11, 1)]));
+    }
+
+    #[test]
+    fn only_a_pause_just_before_is_a_standstill() {
+        // A frame a second.
+        let record = record(&[0, 1, 2].map(|number| guest(5, number, ACK, 1)));
+        let mut frames = frames(&record).unwrap();
+        assert!(stood_still(&frames, 2_000_007) && stood_still(&frames, 2_900_000));
+        assert!(!stood_still(&frames, 3_000_008), "it was long before");
+        for (frame, at_us) in frames.iter_mut().zip([1_900_000, 2_000_000, 2_149_999]) {
+            frame.at_us = at_us;
+        }
+        assert!(!stood_still(&frames, 2_149_999));
     }
 
     #[test]
