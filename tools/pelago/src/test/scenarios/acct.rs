@@ -218,12 +218,14 @@ fn whole(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// Who calls pays for all that is done for it in its calls, by each server on the way. Both clients
+/// Who calls pays for all that is done for it in its calls, by each server on the way. By a clock of
+/// instructions: a host that stops a server as it runs for itself would seem its work. Both clients
 /// have attached before the first look at the books: at an attach `crypto` has what an earlier life
 /// of the client left under way carried to its end, on its own time, and may pay for the disk then.
 fn calls(bench: &Bench) -> Result<()> {
     let image = disk_calls::image()?;
-    with_console(crypto_calls::boot(bench, &crypto_calls::description()?, image.path(), &[FOREVER])?, |guest| {
+    let (system, words) = (crypto_calls::description()?, [FOREVER]);
+    with_console(crypto_calls::boot_by(bench, &system, image.path(), &words, Some(1))?, |guest| {
         guest.heard("disk-calls: round 1 is there", LIMIT)?;
         guest.heard("sleeper: asked for ", LIMIT)?;
         let before = ask(guest)?;

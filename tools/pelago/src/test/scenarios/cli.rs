@@ -216,6 +216,9 @@ fn debugger() -> Result<()> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", image]);
     let steps = [
+        // Not its own limits, which are seconds, but ours.
+        &format!("set remotetimeout {}", LIMIT.as_secs()),
+        "set tcp connect-timeout unlimited",
         &format!("target remote 127.0.0.1:{port}"),
         "hbreak entered_by_vector",
         "continue",
@@ -336,8 +339,9 @@ impl Running {
         child::wait(&mut self.child, "it", LIMIT)
     }
 
-    fn late(&self, words: &str) -> anyhow::Error {
-        late(format!("{words}:\n{}", self.seen.join("\n")), &self.seen)
+    /// The error of a limit in time that it did not keep.
+    pub fn late(&mut self, words: &str) -> anyhow::Error {
+        late(format!("{words}:\n{}", self.said().join("\n")), &self.seen)
     }
 }
 

@@ -5,6 +5,7 @@
 //! answer makes a judgement milder and never wrong.
 
 use super::checks;
+use crate::host::late::late;
 use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
@@ -62,8 +63,8 @@ fn run(bench: &Bench, machine: MachineType) -> Result<()> {
         let mut last_ns = 0;
         let (early, early_ns) = ask(guest, &mut last_ns)?;
         std::thread::sleep(APART);
-        let (late, late_ns) = ask(guest, &mut last_ns)?;
-        early.judge(late, late_ns - early_ns)?;
+        let (later, later_ns) = ask(guest, &mut last_ns)?;
+        early.judge(later, later_ns - early_ns)?;
         ensure!(guest.input().send(b"q\n"), "the guest is gone");
         let status = guest.finish(LIMIT)?;
         ensure!(status == 0, "status {status}");
@@ -79,12 +80,18 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Fails if the clocks were too far apart at first, or parted too fast in `passed_ns`.
-    fn judge(self, late: Ahead, passed_ns: i128) -> Result<()> {
-        ensure!(self.most >= -BEHIND_NS && self.least <= AHEAD_NS, "after boot the guest is ahead by {self:?} ns");
+    /// Fails if the clocks were too far apart at first, or parted too fast in `passed_ns`. That the
+    /// guest is behind is how late its emulator was started, and nothing but that if all else is
+    /// right.
+    fn judge(self, later: Ahead, passed_ns: i128) -> Result<()> {
+        let told = || format!("after boot the guest is ahead by {self:?} ns");
+        ensure!(self.least <= AHEAD_NS, "{}", told());
         let may_ns = passed_ns * PARTS_PER_MILLION / 1_000_000;
-        let (least, most) = (late.least - self.most, late.most - self.least);
+        let (least, most) = (later.least - self.most, later.most - self.least);
         ensure!(most >= -may_ns && least <= may_ns, "in {passed_ns} ns the guest got ahead by {least} to {most} ns");
+        if self.most < -BEHIND_NS {
+            return Err(late(told(), &[]));
+        }
         Ok(())
     }
 }
@@ -116,6 +123,7 @@ fn now_ns() -> Result<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::late::Late;
 
     #[test]
     fn clocks_that_are_apart_or_part_are_found() {
@@ -130,7 +138,9 @@ mod tests {
             (between(0, 1), between(4, 5)),
             (between(0, 1), between(-5, -4)),
         ] {
-            assert!(early.judge(late, passed_ns).is_err(), "{early:?} {late:?}");
+            let error = early.judge(late, passed_ns).expect_err("they are not found");
+            // One that was started late.
+            assert_eq!(error.is::<Late>(), early.most < -BEHIND_NS, "{early:?} {late:?}");
         }
     }
 }

@@ -6,13 +6,14 @@
 //! between. The damage is drawn from a seed: a failure can be repeated. Half of the damaged frames
 //! get right checksums again, or nothing behind a checksum would be tried.
 
+use crate::host::late::late;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::random::Random;
 use crate::test::scenarios::web;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,8 @@ impl Wire {
                 }
             }
         }
-        bail!("ping is not answered within {} s", ANSWER_LIMIT.as_secs())
+        // What the guest said of it, `with_console` looks at.
+        Err(late(format!("ping is not answered within {} s", ANSWER_LIMIT.as_secs()), &[]))
     }
 
     /// Gets the page by the least of TCP that does: one connection at a time, whatever is lost is
@@ -166,7 +168,7 @@ impl Wire {
                 return Ok(());
             }
         }
-        bail!("no page came within {} s", ANSWER_LIMIT.as_secs())
+        Err(late(format!("no page came within {} s", ANSWER_LIMIT.as_secs()), &[]))
     }
 
     fn connection(&self, port: u16) -> Result<Vec<u8>> {

@@ -28,7 +28,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// How often the server dies, each tenth time by a hang, and how long it has then.
 const KILLS: usize = 20;
-/// Of them so many with requests under way; on a busy host that takes more deaths, to so many.
+/// Of them so many with requests under way; on a busy host that takes more deaths, to so many, and
+/// so do the rounds between.
 const BUSY_KILLS: usize = 6;
 const KILLS_MAX: usize = 60;
 const HANG_EVERY: usize = 10;
@@ -106,9 +107,10 @@ fn killed(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
         guest.expect("disk-check: round 1 is there", LIMIT)?;
         let before = rounds(guest);
         let mut deaths = 0;
-        while deaths < KILLS || busy_starts(guest) < BUSY_KILLS {
+        while deaths < KILLS || busy_starts(guest) < BUSY_KILLS || rounds(guest) < before + ROUNDS_UNDER_FIRE {
             deaths += 1;
-            ensure!(deaths <= KILLS_MAX, "the server was idle nearly each time that it died");
+            let (busy, rounds) = (busy_starts(guest), rounds(guest) - before);
+            ensure!(deaths <= KILLS_MAX, "of {KILLS_MAX} deaths {busy} had requests under way, in {rounds} rounds");
             let verb = if deaths.is_multiple_of(HANG_EVERY) { "hang" } else { "kill" };
             let reply = guest.control(&format!("chaos {verb} disk"), CONTROL_LIMIT)?;
             ensure!(reply.contains(&format!("disk; generation {} serves", deaths + 1)), "{reply}");

@@ -149,7 +149,9 @@ impl Writing<'_> {
         while self.acknowledged.load(Ordering::Relaxed) < wanted {
             self.run.running.lives()?;
             self.refused()?;
-            ensure!(Instant::now() < end, "it acknowledges nothing:\n{}", self.run.running.said().join("\n"));
+            if Instant::now() >= end {
+                return Err(self.run.running.late("it acknowledges nothing"));
+            }
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -188,7 +190,9 @@ impl Writing<'_> {
     fn ends(&mut self) -> Result<()> {
         let end = Instant::now() + LIMIT;
         while self.refused.load(Ordering::Relaxed) < CLIENTS as u64 {
-            ensure!(Instant::now() < end, "it goes on:\n{}", self.run.running.said().join("\n"));
+            if Instant::now() >= end {
+                return Err(self.run.running.late("it goes on"));
+            }
             std::thread::sleep(PAUSE);
         }
         Ok(())

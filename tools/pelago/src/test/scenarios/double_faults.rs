@@ -8,7 +8,7 @@ use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario};
 use crate::test::scenarios::random::Random;
 use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, serve_on};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,8 @@ fn come_back(guest: &mut Guest, cpus: u32, victims: [&str; 2], before: &Lives, w
             }
         }
         if Instant::now() >= end {
-            bail!("not whole after {} s: {state:?}, before {before:?}", WHOLE_LIMIT.as_secs());
+            let told = format!("not whole after {} s: {state:?}, before {before:?}", WHOLE_LIMIT.as_secs());
+            return Err(guest.late(told));
         }
         std::thread::sleep(LOOK_AGAIN);
         guest.catch_up();

@@ -35,6 +35,9 @@ int main(void) {
 }
 "#;
 
+/// So many messages are those.
+const SPOKEN: usize = 1001;
+
 /// A server that speaks first: greets one client and ends when that has left.
 const GREETS: &str = r#"
 #include <netinet/in.h>
@@ -236,7 +239,11 @@ fn log() -> Result<()> {
     };
     // As syslog(3) writes them: time, name, text.
     ensure!(!first.starts_with('<') && first.ends_with("speaker: message 0"), "the first line is {first}");
-    ensure!(last.starts_with("over a stream (and ") && told.len() < 100, "{} lines, the last {last}", told.len());
+    ensure!(last.starts_with("over a stream") && told.len() < 100, "{} lines, the last {last}", told.len());
+    // What is not shown is counted, by whichever line came next.
+    let more = |line: &&str| line.split_once(" (and ")?.1.split(' ').next()?.parse::<usize>().ok();
+    let counted: usize = told.iter().filter_map(more).sum();
+    ensure!(told.len() + counted == SPOKEN, "{} lines and {counted} more are not {SPOKEN}: {told:?}", told.len());
     let mut quiet = Running::start(&["--accel", "tcg", "-q", &path], &[])?;
     let quiet_status = quiet.finish()?;
     ensure!(status.success() && quiet_status.success(), "{status}, {quiet_status}: {:?}", run.seen);

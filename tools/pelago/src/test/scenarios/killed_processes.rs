@@ -14,9 +14,11 @@ const ROUND_LIMIT: Duration = Duration::from_secs(120);
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// What the servers have to do when the last process has ended.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
-/// What has not changed for so long has ended: servers give back within a second, and a heap that
-/// has grown never shrinks.
+/// What has not changed for so long, and was looked at so often meanwhile, has ended: servers give
+/// back within a second, and a heap that has grown never shrinks. The looks tell a machine that did
+/// not run at all.
 const STEADY: Duration = Duration::from_secs(5);
+const STEADY_LOOKS: usize = 20;
 const MEMORY_BYTES: u64 = 1 << 30;
 /// Some 2 s each at 2 cores, where 200 are killed: what is left behind by one process in a hundred
 /// needs many to show.
@@ -163,13 +165,14 @@ fn groups(bench: &Bench, cpus: u32, line: &str, rounds: usize, heaps_kib_max: u6
 /// had time enough.
 pub fn settled(guest: &mut Guest, is_wanted: impl Fn(&[Held]) -> bool) -> Result<Vec<Held>> {
     let begin = Instant::now();
-    let mut since = begin;
+    let (mut since, mut looks) = (begin, 0);
     let mut last = held(guest)?;
     loop {
         let now = held(guest)?;
+        looks += 1;
         if now != last {
-            since = Instant::now();
-        } else if is_wanted(&now) || since.elapsed() > STEADY {
+            (since, looks) = (Instant::now(), 0);
+        } else if is_wanted(&now) || (since.elapsed() > STEADY && looks >= STEADY_LOOKS) {
             return Ok(now);
         }
         if begin.elapsed() > SETTLE_LIMIT {

@@ -275,8 +275,9 @@ fn fetch_under_fire(guest: &mut Guest, fault: Fault, address: &str) -> Result<Se
         if broken.is_ok() {
             return broken;
         }
-        // A download that has ended by then is more than a limit in time.
-        let has_ended = progress.lock().map_or(true, |progress| progress.ended);
+        // A download that has ended by then, and not whole, is more than a limit in time.
+        let is_cut_off = |progress: &Progress| progress.ended && progress.body.len() < FILE_BYTES;
+        let has_ended = progress.lock().map_or(true, |progress| is_cut_off(&progress));
         // The reader ends with curl.
         let _ = curl.kill();
         let ended = if has_ended { Err(anyhow::anyhow!("the download has ended")) } else { Ok(()) };
@@ -335,7 +336,10 @@ fn break_along(guest: &mut Guest, fault: Fault, progress: &Mutex<Progress>) -> R
     loop {
         let (bytes, ended) = progress.lock().map_or((0, true), |progress| (progress.body.len(), progress.ended));
         if ended && times.len() < kills {
-            bail!("the download ended after {bytes} bytes and {} of {kills} failures", times.len());
+            let told = format!("the download ended after {bytes} bytes and {} of {kills} failures", times.len());
+            // Who breaks may be held up for longer than a whole download takes.
+            ensure!(bytes >= FILE_BYTES, "{told}");
+            return Err(guest.late(told));
         }
         if ended {
             return Ok((times, restarts_ms));

@@ -34,10 +34,11 @@ const PAGE_BYTES: usize = 100_000;
 /// Beside each other, once the first answer has come, and how often each asks.
 const CLIENTS: usize = 8;
 const QUESTIONS: usize = 3;
-/// How long nobody asks for anything, and how often that is looked at: the quietest time counts, as
-/// a host that is busy with others stretches whatever a program does.
+/// How long nobody asks for anything, and how often that is looked at, at most: the quietest time
+/// counts, as a host that is busy with others stretches whatever a program does. One that is quiet
+/// enough will do.
 const REST: Duration = Duration::from_secs(3);
-const LOOKS: usize = 3;
+const LOOKS: usize = 6;
 /// Questions of the control port that are measured: what one costs programs is the unit in which
 /// work is told here, since a slow host or a busy one stretches both alike. Odd: the median counts.
 const UNITS: usize = 9;
@@ -337,7 +338,9 @@ pub fn wait_until(run: &mut Running, ask: impl Fn() -> Result<()>) -> Result<()>
     let end = Instant::now() + LIMIT;
     while let Err(refused) = ask() {
         run.lives()?;
-        ensure!(Instant::now() < end, "{refused:#}:\n{}", run.said().join("\n"));
+        if Instant::now() >= end {
+            return Err(run.late(&format!("it serves nobody within {} s: {refused:#}", LIMIT.as_secs())));
+        }
         std::thread::sleep(Duration::from_millis(200));
     }
     Ok(())
@@ -365,7 +368,7 @@ fn serve(case: &Case, cpus: u32) -> Result<()> {
         let mut stays = connected(port, Some(ANSWER_LIMIT))?;
         stays.write_all(asked.as_bytes()).context("nothing can be sent")?;
         answer.check(&received(&mut stays, |got| answer.check(got).is_ok())?)?;
-        rest(case, cpus, &run)?;
+        rest(case, cpus, &mut run)?;
         drop((idle, stays));
     }
     run.signal(nix::sys::signal::Signal::SIGTERM)?;
@@ -423,7 +426,7 @@ impl Answer {
 
 /// Nobody asks: programs leave all cores alone, but for the work of so many questions a second, and
 /// what runs on Linux itself has 0.0 % of one.
-fn rest(case: &Case, cpus: u32, run: &Running) -> Result<()> {
+fn rest(case: &Case, cpus: u32, run: &mut Running) -> Result<()> {
     let most = SERVER_UNITS + CORE_UNITS * f64::from(cpus);
     let (mut least, mut share, mut own_share) = (f64::MAX, 0.0, f64::MAX);
     for _ in 0..LOOKS {
@@ -451,8 +454,13 @@ fn rest(case: &Case, cpus: u32, run: &Running) -> Result<()> {
         case.idle,
         100.0 * own_share
     );
-    ensure!(case.ticks || own_share < OWN_SHARE, "nobody asked, and it had {:.2} % of a core", 100.0 * own_share);
-    ensure!(least <= most, "programs that nobody asks for anything did the work of {least:.1} questions a second");
+    // A program that the host stops as it runs has had that time, too.
+    if !case.ticks && own_share >= OWN_SHARE {
+        return Err(run.late(&format!("nobody asked, and it had {:.2} % of a core", 100.0 * own_share)));
+    }
+    if least > most {
+        return Err(run.late(&format!("nobody asked, and programs did the work of {least:.1} questions a second")));
+    }
     Ok(())
 }
 
