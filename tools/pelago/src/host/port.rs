@@ -1,9 +1,33 @@
 //! TCP ports of this machine.
 
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
-/// A TCP port of this machine that nobody has now.
+/// Those that were given: whom one was given may not listen there yet.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// A TCP port of this machine that nobody has now; this process gives none twice.
 pub fn free() -> Result<u16> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
-    Ok(listener.local_addr()?.port())
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
+        let port = listener.local_addr()?.port();
+        if given.insert(port) {
+            return Ok(port);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of some 30,000 that there are so many would be given twice some forty times.
+    #[test]
+    fn no_port_is_given_twice() {
+        const MANY: usize = 1500;
+        let ports: BTreeSet<u16> = (0..MANY).map(|_| free().unwrap()).collect();
+        assert_eq!(ports.len(), MANY);
+    }
 }

@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn a_machine_with_a_disk_is_told_to_end() {
         let mut told = guest(r#"read line; echo "$line""#);
-        Stopper::of(&told, true).unwrap().stop();
+        // However late a busy host has it answer.
+        Arc::new(Stopper::within(Duration::from_secs(60), &told, true).unwrap()).stop();
         assert_eq!(said(&mut told), [Event::Reply("poweroff".into())]);
         // One without is not told anything.
         let mut switched_off = guest(r#"read line; echo "$line""#);
@@ -99,7 +100,7 @@ mod tests {
         said(&mut late);
         // The second time nobody waits.
         let mut twice = guest(DEAF);
-        let stopper = Stopper::of(&twice, true).unwrap();
+        let stopper = Arc::new(Stopper::within(Duration::from_secs(60), &twice, true).unwrap());
         stopper.stop();
         assert_eq!(twice.next(Duration::from_secs(60)).unwrap(), Some(Event::Reply("poweroff".into())));
         stopper.stop();
