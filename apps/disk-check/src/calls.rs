@@ -56,9 +56,9 @@ const BILLS: u32 = 8;
 const NOTHING: u8 = 0xee;
 const OUT: &str = "the data region is too small";
 const BLOCK_SECTORS: u32 = 8;
-/// A device has so long for a batch, and a host that is busy so many tries.
+/// A device has so long for a batch, and a host that is busy so many tries, each longer by that.
 const BATCH_NS: u64 = 20_000_000;
-const BATCHES_MAX: u32 = 20;
+const BATCHES_MAX: u64 = 16;
 
 /// How a round's requests go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -339,7 +339,7 @@ impl Checker {
     async fn batches(&self) -> Result<(), String> {
         let all = u64::from(u32::MAX);
         let mut tries = 1;
-        while self.batch(all).await? != 1 {
+        while self.batch(all, tries).await? != 1 {
             tries += 1;
             if tries > BATCHES_MAX {
                 return Err(format!("in {BATCHES_MAX} batches no call picked up 32 ends"));
@@ -355,10 +355,13 @@ impl Checker {
         Ok(())
     }
 
-    /// Asks one batch in one call; in how many it was picked up.
-    async fn batch(&self, all: u64) -> Result<u32, String> {
+    /// Asks the batch of that number, from 1 on, in one call; in how many it was picked up. Each has
+    /// other blocks: one that is kept by the server would be answered at once.
+    async fn batch(&self, all: u64, number: u64) -> Result<u32, String> {
+        let blocks = self.disk.sectors.min(SECTORS) / u64::from(BLOCK_SECTORS);
         for slot in slots(all) {
-            let extent = Extent { sector: slot as u64 * u64::from(BLOCK_SECTORS), sectors: BLOCK_SECTORS };
+            let block = (number * u64::from(all.count_ones()) + slot as u64) % blocks;
+            let extent = Extent { sector: block * u64::from(BLOCK_SECTORS), sectors: BLOCK_SECTORS };
             let operation = if slot % 2 == 0 { Operation::Write } else { Operation::Read };
             self.session.fill(slot, &self.request(operation, extent, self.place(slot)));
         }
@@ -370,7 +373,7 @@ impl Checker {
         while picked != all {
             runtime::notified(RAISED).await;
             // Meanwhile the device does the rest.
-            runtime::sleep(BATCH_NS).await;
+            runtime::sleep(number * BATCH_NS).await;
             let called = self.session.call(0, all & !picked, runtime::now_ns() + CALL_NS);
             picked |= called.map_err(|why| format!("picking up gives {why:?}"))?.ended;
             calls += 1;
