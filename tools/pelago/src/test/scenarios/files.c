@@ -135,7 +135,7 @@ static void record_locks(void) {
     close(file);
 }
 
-// What is closed has ended for whoever asks next, be it the same process.
+// What is closed has ended for who asks next, be it the same process.
 static void after_close(void) {
     int kept = 0, lost = 0, heard = 0;
     close(make("/tmp/closed"));
@@ -184,7 +184,7 @@ static void lock_waits(void) {
     check("wait-ends-by-signal", lock(file, F_SETLKW, F_WRLCK, 0, 1) == -1 && errno == EINTR, errno);
     setitimer(ITIMER_REAL, &never, NULL);
     say(telling);
-    // The child's wait and ours: whoever comes second closes the circle and is told.
+    // The child's wait and ours: the second to come closes the circle and is told.
     int waited = lock(file, F_SETLKW, F_WRLCK, 0, 1), error = errno;
     lock(file, F_SETLK, F_UNLCK, 0, 0);
     int status = WEXITSTATUS(end(child));
