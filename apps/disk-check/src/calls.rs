@@ -355,7 +355,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Asks the batch of that number, from 1 on, in one call; in how many it was picked up. Each has
+    /// Asks that batch, numbered from 1, in one call; in how many it was picked up. Each has
     /// other blocks: one that is kept by the server would be answered at once.
     async fn batch(&self, all: u64, number: u64) -> Result<u32, String> {
         let blocks = self.disk.sectors.min(SECTORS) / u64::from(BLOCK_SECTORS);

@@ -218,10 +218,11 @@ fn whole(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// Who calls pays for all that is done for it in its calls, by each server on the way. By a clock of
-/// instructions: a host that stops a server as it runs for itself would seem its work. Both clients
-/// have attached before the first look at the books: at an attach `crypto` has what an earlier life
-/// of the client left under way carried to its end, on its own time, and may pay for the disk then.
+/// Who calls pays for all that is done for it in its calls, by each server on the way. By a clock
+/// of instructions: a host that stops a server as it runs for itself would seem its work. Both
+/// clients have attached before the first look at the books: at an attach `crypto` has what an
+/// earlier life of the client left under way carried to its end, on its own time, and may pay for
+/// the disk then.
 fn calls(bench: &Bench) -> Result<()> {
     let image = disk_calls::image()?;
     let (system, words) = (crypto_calls::description()?, [FOREVER]);

@@ -160,8 +160,8 @@ fn is_in_block(sent: &[Frame], place: usize, length: usize) -> bool {
     length <= BLOCK_FRAMES_MAX && before + from_here >= length
 }
 
-/// Whether no frame went either way for a while, not long before that time: then what was on its way
-/// was late, and TCP repeats it whether it is lost or not.
+/// Whether no frame went either way for a while, not long before that time: then what was on its
+/// way was late, and TCP repeats it whether it is lost or not.
 pub fn stood_still(frames: &[Frame], at_us: u64) -> bool {
     let before = at_us.saturating_sub(BEFORE_US)..=at_us;
     let is_pause = |two: &[Frame]| two[1].at_us.saturating_sub(two[0].at_us) >= STILL_US;
