@@ -402,11 +402,12 @@ pub trait Descriptions {
     /// itself, as long as the word [`copy_words::OVER`] at `words` of its bulk is 0. Before the
     /// server answers whatever changes bytes or size of the file, that is 1. Without `at` the
     /// offset moves as the client says by the word [`copy_words::READ`]: the server looks there
-    /// when it needs it, and what was kept is over then. What the words were for before is over, and
-    /// both are 0; but words for bytes of the same file, read at places, which has not changed,
-    /// stay as they are: so a client that stored something in `READ` before it asked, and finds it
-    /// there, may go on giving what it kept by them. `Busy`: somebody may change the bytes, or move the offset, without the server; `TooMany`:
-    /// the client keeps as much as it may; `NotSupported`: it is no file.
+    /// when it needs it, and what was kept is over then. What the words were for before is over,
+    /// and both are 0; but words for bytes of the same file, read at places, which has not changed,
+    /// stay as they are: a client that stored something in `READ` before it asked, and finds it
+    /// there, may go on giving what it kept by them. `Busy`: somebody may change the bytes, or move
+    /// the offset, without the server; `TooMany`: the client keeps as much as it may;
+    /// `NotSupported`: it is no file.
     #[op]
     async fn read_and_keep(
         &self,

@@ -1,7 +1,7 @@
 //! Blocks of files that a program reads again and again, here and there, kept by its proxy.
 //!
 //! A block has one place where it can lie, which its number gives, so a look is short. It is kept
-//! when it is read for the second time within a while, as by 2Q (Johnson and Shasha, VLDB 1994): one
+//! when it is read for the second time within a while, as by 2Q (Johnson and Shasha, VLDB 1994):
 //! who passes through a large file keeps nothing. A file whose blocks are seldom read again before
 //! they change is let alone for a while.
 //!
@@ -100,7 +100,8 @@ impl BlockCache {
         (kept.file == file && kept.edition == edition && kept.number == number).then_some(kept)
     }
 
-    /// How many bytes of a piece there are, if all are kept: fewer than `count` where the file ends.
+    /// How many bytes of a piece there are, if all are kept: fewer than `count` where the file
+    /// ends.
     pub fn find(&self, file: usize, at: u64, count: usize) -> Option<usize> {
         self.files[file].filter(|file| !file.is_asked)?;
         let mut end = 0;
@@ -149,8 +150,8 @@ impl BlockCache {
         core::mem::replace(&mut self.misses[place(name, first, MISSES)], tag) == tag
     }
 
-    /// What to ask for instead of a piece, `most` bytes at most, if its blocks are to be kept. Until
-    /// [`answered`](BlockCache::answered) nothing is found of the file.
+    /// What to ask for instead of a piece, `most` bytes at most, if its blocks are to be kept.
+    /// Until [`answered`](BlockCache::answered) nothing is found of the file.
     pub fn plan(&mut self, name: Name, at: u64, count: usize, most: usize) -> Option<Plan> {
         let numbers = numbers(at, count)?;
         let blocks = (numbers.end() - numbers.start() + 1) as usize;

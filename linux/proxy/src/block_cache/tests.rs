@@ -1,3 +1,5 @@
+//! Pieces of files that are read here and there, beside a model.
+
 use super::*;
 
 const ONE: Name = (1, 7);
