@@ -234,17 +234,29 @@ impl Scheduler {
     pub fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
             context.watch_left.set((WATCH_PROBES, progress(context)));
-            self.watch_next(context, hardware::now_ns(), 0);
+            self.watch_at(context, hardware::now_ns().saturating_add(step_ns(context)));
         }
     }
 
-    /// Has the context probed a step of its limit from now on, or at `earliest_ns` if that is
-    /// later.
-    fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64, earliest_ns: u64) {
-        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
-        context.watch_ns.set(now_ns.saturating_add(step_ns).max(earliest_ns));
+    /// Goes on with the watchdog of one that serves beyond its callers' deadlines: where nobody
+    /// waited for it at the last probe, what it had of the time until then counts. So callers who
+    /// give up and come again cannot hide a hang.
+    pub fn resume_watch(&mut self, context: Ptr<Context>) {
+        if context.watch_left.get().0 == 0 {
+            return self.start_watch(context);
+        }
+        if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
+            let now_ns = hardware::now_ns();
+            let soon_ns = now_ns.saturating_add(step_ns(context) / WATCH_PROBES);
+            self.watch_at(context, soon_ns.max(take_probe(context, now_ns)));
+        }
+    }
+
+    /// Has the context probed at that time.
+    fn watch_at(&mut self, context: Ptr<Context>, at_ns: u64) {
+        context.watch_ns.set(at_ns);
         self.watches.insert(entry(context));
-        self.arm_timer(context.watch_ns.get());
+        self.arm_timer(at_ns);
     }
 
     /// Arms the timer for `at_ns` or earlier. One that fires too early has no effect; that is
@@ -288,6 +300,16 @@ impl Scheduler {
 pub struct Progress {
     cpu_ns: u64,
     soft_faults: u64,
+}
+
+/// Between two probes of a context.
+fn step_ns(context: Ptr<Context>) -> u64 {
+    context.watch_limit_ns.get().div_ceil(WATCH_PROBES)
+}
+
+/// When a context's payer may have it probed next; that is taken.
+fn take_probe(context: Ptr<Context>, now_ns: u64) -> u64 {
+    context.header().payer().expect("only the root Ram pays for itself").group().take_probe(now_ns)
 }
 
 fn progress(context: Ptr<Context>) -> Progress {
@@ -430,7 +452,7 @@ impl Kernel {
         }
         let (left, then) = context.watch_left.get();
         let now = progress(context);
-        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
+        let step_ns = step_ns(context);
         let vcpu_stalled = now_ns - context.watch_ns.get() > step_ns / 2;
         let made_progress = now.soft_faults != then.soft_faults;
         let hangs = match context.state() {
@@ -447,8 +469,8 @@ impl Kernel {
         let since = if adds_up { Progress { cpu_ns: then.cpu_ns, ..now } } else { now };
         context.watch_left.set((left, since));
         if left > 0 {
-            let payer = context.header().payer().expect("only the root Ram pays for itself");
-            self.scheduler.watch_next(context, now_ns, payer.group().take_probe(now_ns));
+            let next_ns = now_ns.saturating_add(step_ns).max(take_probe(context, now_ns));
+            self.scheduler.watch_at(context, next_ns);
         } else if let Some(target) = Notification::kept(&context.watch_target) {
             target.send(self);
         } else if self.first == Some(context.domain()) {

@@ -358,7 +358,7 @@ impl Kernel {
         caller.badge.set(badge);
         callee.callers.push_back(caller);
         if callee.serving.get().is_none() {
-            self.scheduler.start_watch(callee);
+            self.scheduler.resume_watch(callee);
         }
         self.block(caller, State::Queued(callee));
         self.scheduler.set_timeout(caller, deadline_ns);

@@ -279,7 +279,52 @@ fn who_serves_beyond_its_callers_deadlines_is_reported() {
             kernel.on_timer();
             looks += 1;
         }
-        assert_eq!((told.pending.replace(0), looks), if comes_back { (0, 5) } else { (BADGE, 8) });
+        assert_eq!((told.pending.replace(0), looks), if comes_back { (0, 5) } else { (BADGE, 9) });
+        let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
+        kernel.kill(domains[0], death);
+    }
+}
+
+/// Callers who give up and come again, and of whom none is there at any probe, cannot hide a hang.
+#[test]
+fn a_hang_is_reported_though_nobody_waits_all_the_time() {
+    const STEP_NS: u64 = LIMIT_NS / 8;
+    for (waits_ns, apart_ns) in
+        [(STEP_NS * 4 / 5, STEP_NS / 3), (STEP_NS * 4 / 5, STEP_NS / 12), (STEP_NS / 4, STEP_NS)]
+    {
+        let mut world = World::new(512);
+        let domains: [_; 4] = core::array::from_fn(|_| world.monitor());
+        let [server, first, next, told] =
+            domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+        let kernel = &mut *world.kernel;
+        set_clock(0);
+        let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
+        kernel.keep(&server.watch_target, Some(doorbell), None);
+        server.watch_limit_ns.set(LIMIT_NS);
+        server.schedule.set(None);
+        kernel.block(server, State::Accepting);
+        kernel.call_rendezvous(first, server, 0, STEP_NS);
+        let run = |kernel: &mut crate::state::Kernel, until_ns: u64| {
+            while server.watch.is_linked() && server.watch_ns.get() < until_ns {
+                set_clock(server.watch_ns.get());
+                kernel.on_timer();
+            }
+            set_clock(until_ns);
+            kernel.on_timer();
+        };
+        run(kernel, STEP_NS);
+        assert!(first.state() == State::Runnable);
+        let tries = (1..=LOOKS).find(|_| {
+            let now_ns = hardware::now_ns() + apart_ns;
+            run(kernel, now_ns);
+            kernel.call_rendezvous(next, server, 0, now_ns + waits_ns);
+            // What it is given while somebody waits.
+            domains[0].cpu_ns.set(domains[0].cpu_ns.get() + waits_ns);
+            run(kernel, now_ns + waits_ns);
+            assert!(next.state() == State::Runnable);
+            told.pending.get() == BADGE
+        });
+        assert!(tries.is_some_and(|tries| tries <= 40), "{waits_ns} of {apart_ns}: {tries:?}");
         let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
         kernel.kill(domains[0], death);
     }
