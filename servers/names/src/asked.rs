@@ -107,6 +107,8 @@ mod tests {
         client.is_full = false;
         client.answered("names");
         assert_eq!(client.told, [ANY, ANY]);
+        client.changed("names");
+        assert_eq!(client.told, [ANY, ANY, "names"], "nothing is owed any more");
     }
 
     #[test]
