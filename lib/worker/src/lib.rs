@@ -6,7 +6,12 @@
 //! the lowest priority: what it does for us it does on our time.
 #![no_std]
 
+#[cfg(test)]
+extern crate alloc;
+
 mod scripted;
+#[cfg(test)]
+mod tests;
 mod wild;
 
 pub use scripted::ScriptedDomain;

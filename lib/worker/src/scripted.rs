@@ -9,7 +9,7 @@ use crate::{BEGUN, CODE, CRASH, JUMP, Job, LOAD, NOTHING, SCAN, SHARED, STORE, W
 pub struct ScriptedDomain {
     /// The worker.
     pub worker: Worker,
-    portal: Handle,
+    pub(crate) portal: Handle,
 }
 
 impl ScriptedDomain {
