@@ -149,3 +149,20 @@ impl BlockCipherDecClosure for Pass<'_> {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "sectors are whole")]
+    fn a_part_of_a_sector_is_not_encrypted() {
+        Xts::new(&[7; KEY_BYTES]).encrypt(0, 1, 512, &mut [0; 512 + 16]);
+    }
+
+    #[test]
+    #[should_panic(expected = "sectors are whole")]
+    fn a_sector_has_whole_blocks() {
+        Xts::new(&[7; KEY_BYTES]).encrypt(0, 1, 24, &mut [0; 48]);
+    }
+}

@@ -60,10 +60,14 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
+    fn noise() -> Vec<u8> {
+        (0..SPLIT_BYTES).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
     #[test]
     fn what_was_split_is_merged_and_each_stripe_counts() {
         for hash in [Hash::Sha256, Hash::Sha512] {
-            let mut stripes: Vec<u8> = (0..SPLIT_BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
+            let mut stripes = noise();
             let key = VolumeKey::take(&mut core::array::from_fn(|at| at as u8));
             split(hash, &key, &mut stripes);
             assert_eq!(merge(hash, &stripes).bytes(), key.bytes());
@@ -72,6 +76,21 @@ mod tests {
                 assert_ne!(merge(hash, &stripes).bytes(), key.bytes());
                 stripes[at] ^= 1;
             }
+        }
+    }
+
+    #[test]
+    fn the_last_stripe_is_the_one_that_others_compute() {
+        // By hashlib, and LUKS1's specification.
+        let kept = [
+            (Hash::Sha256, [0x3d, 0xdd, 0x26, 0x99], [0x8f, 0x6b, 0x71, 0xa6]),
+            (Hash::Sha512, [0x49, 0x17, 0xf5, 0x84], [0xa0, 0x74, 0x7c, 0x69]),
+        ];
+        for (hash, first, second) in kept {
+            let (mut stripes, key) = (noise(), VolumeKey::take(&mut core::array::from_fn(|at| at as u8)));
+            split(hash, &key, &mut stripes);
+            let last = &stripes[SPLIT_BYTES - KEY_BYTES..];
+            assert_eq!((&last[..4], &last[32..36]), (&first[..], &second[..]));
         }
     }
 }

@@ -62,15 +62,17 @@ pub fn open(image: &[u8], passphrase: &[u8], mut budget: Budget) -> Result<Optio
     Ok(None)
 }
 
+/// Puts the checksum of a header right.
+pub fn put_sum(header: &mut [u8]) {
+    use sha2::{Digest, Sha256};
+    header[448..512].fill(0);
+    let sum = Sha256::digest(&*header);
+    header[448..480].copy_from_slice(&sum);
+}
+
 /// Puts the checksums of both headers right.
 pub fn put_sums(image: &mut [u8]) {
-    use sha2::{Digest, Sha256};
-    for at in [0, HEADER_BYTES] {
-        let header = &mut image[at..at + HEADER_BYTES];
-        header[448..512].fill(0);
-        let sum = Sha256::digest(&*header);
-        header[448..480].copy_from_slice(&sum);
-    }
+    [0, HEADER_BYTES].into_iter().for_each(|at| put_sum(&mut image[at..at + HEADER_BYTES]));
 }
 
 /// The JSON text of the first header.

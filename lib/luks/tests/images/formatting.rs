@@ -1,11 +1,11 @@
 //! What is formatted is opened again, and its headers are mended when one is lost.
 
 use crate::common::{
-    CHEAP, DEVICE_BYTES, HEADER_BYTES, PASSPHRASE, SMALL, cheap, laid_out, make, open, put_sums, read,
+    CHEAP, DEVICE_BYTES, HEADER_BYTES, PASSPHRASE, SMALL, cheap, json, laid_out, make, open, put_sum, put_sums, read,
 };
 use luks::{
-    AREA_BYTES, Budget, CopyState, DATA_OFFSET, Derivation, Error, Format, Hash, Header, KEY_BYTES, Refusal,
-    SectorBytes, Strength,
+    AREA_BYTES, Budget, CopyState, DATA_OFFSET, Derivation, Error, Format, HEAD_BYTES, Hash, Header, KEY_BYTES,
+    Refusal, SectorBytes, Strength,
 };
 
 #[test]
@@ -58,6 +58,21 @@ fn a_device_that_is_too_small_is_not_formatted() {
         Format { device_bytes: DATA_OFFSET, sector: SectorBytes::B512, passphrase: PASSPHRASE, strength: CHEAP };
     let refusal = Refusal::Device { bytes: DATA_OFFSET, needed: luks::DEVICE_BYTES_MIN };
     assert_eq!(luks::format(&options, &mut |_| {}).unwrap_err(), Error::Refused(refusal));
+    let smallest = Format { device_bytes: luks::DEVICE_BYTES_MIN, ..options };
+    assert_eq!(luks::format(&smallest, &mut |_| {}).unwrap().segment.bytes, 1 << 20);
+}
+
+#[test]
+fn an_identity_is_a_random_one_of_version_4() {
+    let options =
+        Format { device_bytes: DEVICE_BYTES, sector: SectorBytes::B512, passphrase: PASSPHRASE, strength: CHEAP };
+    for filled in [0x00, 0x5a, 0xa5, 0xff_u8] {
+        let uuid = luks::format(&options, &mut |bytes| bytes.fill(filled)).unwrap().uuid;
+        let byte = format!("{filled:02x}");
+        let (version, variant) = (0x40 | filled & 0x0f, 0x80 | filled & 0x3f);
+        let [four, two, six] = [4, 2, 6].map(|count| byte.repeat(count));
+        assert_eq!(uuid, format!("{four}-{two}-{version:02x}{byte}-{variant:02x}{byte}-{six}"));
+    }
 }
 
 #[test]
@@ -115,6 +130,66 @@ fn the_newer_header_counts_if_it_is_whole() {
     }
 }
 
+/// The cheap volume with headers of `size` bytes, and its slot's area behind them.
+fn with_larger_headers(size: usize) -> Vec<u8> {
+    let mut text = json(cheap());
+    let changes = [
+        (r#""json_size":"12288""#, format!(r#""json_size":"{}""#, size - 4096)),
+        (r#""offset":"32768""#, format!(r#""offset":"{}""#, 2 * size)),
+        (r#""keyslots_size":"16744448""#, format!(r#""keyslots_size":"{}""#, DATA_OFFSET as usize - 2 * size)),
+    ];
+    for (old, new) in changes {
+        assert!(text.contains(old), "{old} is not in {text}");
+        text = text.replace(old, &new);
+    }
+    let mut image = vec![0; 2 * size];
+    for (place, header) in image.chunks_mut(size).enumerate() {
+        header[..4096].copy_from_slice(&cheap()[place * HEADER_BYTES..][..4096]);
+        header[8..16].copy_from_slice(&(size as u64).to_be_bytes());
+        header[256..264].copy_from_slice(&((place * size) as u64).to_be_bytes());
+        header[4096..4096 + text.len()].copy_from_slice(text.as_bytes());
+        put_sum(header);
+    }
+    image.extend(&cheap()[2 * HEADER_BYTES..][..AREA_BYTES]);
+    image
+}
+
+#[test]
+fn larger_headers_are_read_and_the_second_is_found_without_the_first() {
+    for size in [32 << 10, 64 << 10] {
+        let mut image = with_larger_headers(size);
+        assert_eq!(read(&image).unwrap().states(), &[CopyState::Current, CopyState::Current]);
+        assert!(open(&image, PASSPHRASE, SMALL).unwrap().is_some());
+        image[..size].fill(0);
+        let header = read(&image).unwrap();
+        assert_eq!(header.states(), &[CopyState::Bad(Error::NotLuks), CopyState::Current]);
+        let write = header.repair(&[3; 64]).unwrap();
+        assert_eq!((write.at, write.bytes.len()), (0, size));
+        assert!(open(&image, PASSPHRASE, SMALL).unwrap().is_some());
+    }
+}
+
+#[test]
+fn of_two_headers_of_one_age_the_first_counts() {
+    let mut image = cheap().to_vec();
+    image[HEADER_BYTES + 168] = b'x';
+    put_sums(&mut image);
+    let header = read(&image).unwrap();
+    assert!(!header.uuid().starts_with('x'));
+    assert_eq!(header.states(), &[CopyState::Current, CopyState::Current]);
+}
+
+#[test]
+fn sizes_and_places_that_a_header_cannot_have_are_damage() {
+    for (at, value) in [(8, 8192_u64), (8, 20_000), (8, 8 << 20), (256, 16 << 10)] {
+        let mut image = cheap().to_vec();
+        image[at..at + 8].copy_from_slice(&value.to_be_bytes());
+        put_sums(&mut image);
+        let bad = CopyState::Bad(Error::Damaged("the size or place of a header"));
+        assert_eq!(read(&image).unwrap().states(), &[bad, CopyState::Current], "{value}");
+    }
+}
+
 #[test]
 fn without_a_whole_header_there_is_a_reason() {
     let mut image = cheap().to_vec();
@@ -123,6 +198,17 @@ fn without_a_whole_header_there_is_a_reason() {
     assert_eq!(read(&[0; 4096]).err(), Some(Error::NotLuks));
     assert_eq!(read(&[]).err(), Some(Error::NotLuks));
     assert_eq!(read(&cheap()[..8192]).err(), Some(Error::Damaged("the device ends in a header")));
+    image[..HEADER_BYTES].fill(0);
+    assert_eq!(read(&image).err(), Some(Error::Damaged("a header's checksum")), "that of the second");
+    // What is not supported says more than damage.
+    let mut image = cheap().to_vec();
+    image[5000] = b'?';
+    image[HEADER_BYTES + 7] = 1;
+    assert_eq!(read(&image).err(), Some(Error::Refused(Refusal::Size("the version of LUKS", 1))));
+    // A magic number where no second header can begin.
+    let mut image = vec![0; HEAD_BYTES];
+    image[HEADER_BYTES + 2..HEADER_BYTES + 8].copy_from_slice(b"SKUL\xba\xbe");
+    assert_eq!(read(&image).err(), Some(Error::NotLuks));
 }
 
 #[test]

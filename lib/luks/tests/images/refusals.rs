@@ -1,8 +1,8 @@
 //! What is LUKS2 and not supported is refused by its name, and slots that cost too much are not
 //! tried.
 
-use crate::common::{PASSPHRASE, SMALL, cheap, open, put_sums, read, replaced};
-use luks::{Budget, Error, Refusal};
+use crate::common::{DEVICE_BYTES, PASSPHRASE, SMALL, cheap, json, open, put_sums, read, replaced, with_json};
+use luks::{Budget, DATA_OFFSET, Error, Refusal};
 
 fn refusal(image: &[u8]) -> String {
     match read(image) {
@@ -111,12 +111,62 @@ fn damage_is_told_from_what_is_not_supported() {
         (r#""iterations":1000"#, r#""iterations":0"#),
         (r#""segments":["0"]"#, r#""segments":[]"#),
         (r#""size":"dynamic""#, r#""size":"513""#),
+        (r#""size":"dynamic""#, r#""size":"0""#),
         (r#""salt":""#, r#""salt":"!"#),
     ];
     for (old, new) in cases {
         let read = read(&replaced(old, new));
         assert!(matches!(read, Err(Error::Damaged(_))), "{new}: {:?}", read.err());
     }
+}
+
+#[test]
+fn slots_have_numbers_below_32() {
+    let numbered = |number: &str| {
+        let text = json(cheap()).replace(r#""keyslots":{"0""#, &format!(r#""keyslots":{{"{number}""#));
+        let text = text.replace(r#""keyslots":["0"]"#, &format!(r#""keyslots":["{number}"]"#));
+        read(&with_json(cheap(), text.as_bytes()))
+    };
+    assert_eq!(numbered("31").unwrap().slots()[0].number, 31);
+    for number in ["32", "x"] {
+        assert_eq!(numbered(number).err(), Some(Error::Damaged("the number of a key slot")), "{number}");
+    }
+}
+
+#[test]
+fn a_segment_may_end_with_the_device_and_begin_where_the_areas_end() {
+    let segment = |old: &str, new: &str| read(&replaced(old, new)).map(|header| header.segment().clone());
+    let rest = DEVICE_BYTES - DATA_OFFSET;
+    let whole = segment(r#""size":"dynamic""#, &format!(r#""size":"{rest}""#)).unwrap();
+    assert_eq!((whole.offset, whole.bytes), (DATA_OFFSET, rest));
+    let longer = format!(r#""size":"{}""#, rest + 4096);
+    let refusal = Refusal::Device { bytes: DEVICE_BYTES, needed: DEVICE_BYTES + 4096 };
+    assert_eq!(segment(r#""size":"dynamic""#, &longer), Err(Error::Refused(refusal)));
+    // One block more of areas.
+    let told = segment(r#""keyslots_size":"16744448""#, r#""keyslots_size":"16748544""#).unwrap_err().to_string();
+    assert!(told.contains("apart from the data"), "{told}");
+}
+
+#[test]
+fn discards_are_allowed_by_their_flag_only() {
+    let allows = |flags: &str| {
+        let image = replaced(r#""config":{"#, &format!(r#""config":{{"flags":[{flags}],"#));
+        read(&image).unwrap().segment().allows_discards
+    };
+    assert!(allows(r#""allow-discards""#) && allows(r#""no-read-workqueue","allow-discards""#));
+    assert!(!allows("") && !allows(r#""no-read-workqueue""#));
+}
+
+#[test]
+fn iterations_are_counted_for_each_sum_of_a_key() {
+    let old = r#""type":"argon2id","time":1,"memory":64,"cpus":1"#;
+    let image = replaced(old, r#""type":"pbkdf2","hash":"sha256","iterations":300"#);
+    let mut budget = Budget { iterations: 599, ..SMALL };
+    // A key has 64 bytes, a sum 32.
+    let refusal = Refusal::Costs { what: "iterations of PBKDF2", needed: 600, left: 599 };
+    assert_eq!(open(&image, PASSPHRASE, budget).unwrap_err(), Error::Refused(refusal));
+    budget.iterations = 600 + 1000;
+    assert!(open(&image, PASSPHRASE, budget).unwrap().is_none(), "with its digest's 1,000 it is enough");
 }
 
 #[test]

@@ -104,6 +104,14 @@ fn parts_of_sectors_are_refused_and_left() {
         assert_eq!(cipher.decrypt(at, &mut bytes), Err(Misaligned));
         assert_eq!(bytes, vec![7; length]);
     }
+    assert_eq!(Misaligned.to_string(), "not whole sectors");
+}
+
+#[test]
+fn the_processors_instructions_are_taken_where_it_has_them() {
+    let segment = Segment { offset: 0, bytes: 0, sector: SectorBytes::B512, tweak: 0, allows_discards: false };
+    let taken = SectorCipher::by_instructions(&key(KEY), &segment).is_some();
+    assert_eq!(taken, std::is_x86_feature_detected!("aes"));
 }
 
 #[test]
