@@ -12,6 +12,8 @@
 mod client;
 mod model;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use proc_macro::TokenStream;
 use quote::quote;
