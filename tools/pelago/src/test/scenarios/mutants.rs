@@ -17,8 +17,9 @@ const TEST_LIMIT: &str = "60";
 const REASON: &str = " | ";
 /// Begins the reason of a change that tests fail with now and then: as threads happen to run.
 const NOW_AND_THEN: &str = "may be caught: ";
-/// Files that are no code of the host's: tests themselves, and what only a guest compiles.
-const OTHERS: [&str; 6] = ["--exclude", "**/tests.rs", "--exclude", "**/testing.rs", "--exclude", "**/*_bare.rs"];
+/// Files that are no code of the host's: tests themselves, what only a guest compiles, and servers'
+/// programs, which a test of the host neither compiles nor runs.
+const OTHERS: [&str; 4] = ["**/tests.rs", "**/testing.rs", "**/*_bare.rs", "**/main.rs"];
 const SURVIVORS: &str = "tools/pelago/survivors.txt";
 
 /// What is changed: the package of a folder, which its own tests judge, and those of another if it
@@ -55,6 +56,7 @@ const MODULES: &[Module] = &[
     Module::alone("lib/buffers"),
     Module { folder: "lib/capability", judge: Some("pelago-sim") },
     Module { folder: "lib/channel", judge: Some("pelago-runtime") },
+    Module::alone("lib/contract"),
     Module::alone("lib/counter"),
     Module::alone("lib/crc32c"),
     Module::alone("lib/executor"),
@@ -69,6 +71,9 @@ const MODULES: &[Module] = &[
     Module::alone("lib/threads"),
     Module::alone("lib/virtio"),
     Module::alone("lib/wiring"),
+    Module::alone("lib/worker"),
+    Module::alone("servers/memory"),
+    Module::alone("servers/names"),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -85,8 +90,9 @@ fn run(module: &Module) -> Result<()> {
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut cargo = cargo::command(&["mutants", "--colors=never", "--no-shuffle", "--timeout", TEST_LIMIT]);
-    let (package, files) = (module.package(), format!("{}/src/*.rs", module.folder));
-    cargo.args(["--package", &package, "--file", &files, "--test-package", &package]).args(OTHERS);
+    let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
+    cargo.args(["--package", &package, "--file", &files, "--test-package", &package]);
+    cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
     module.judge.into_iter().for_each(|judge| _ = cargo.args(["--test-package", judge]));
     cargo.arg("--output").arg(folder.path());
     let output = child::output(&mut cargo, LIMIT)?;
