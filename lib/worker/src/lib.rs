@@ -194,6 +194,14 @@ impl Job {
     }
 }
 
+/// The bytes of a piece of code.
+#[cfg(test)]
+fn bytes(code: Range<u64>) -> &'static [u8] {
+    let length = (code.end - code.start) as usize;
+    // SAFETY: it lies between two symbols of our text.
+    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(code.start as usize), length) }
+}
+
 /// Puts code at an address of ours, where there is room for it.
 fn copy_text(code: Range<u64>, to: u64) {
     let bytes = code.end - code.start;

@@ -39,13 +39,6 @@ impl Fake {
     }
 }
 
-/// The bytes of a piece of code.
-fn bytes(code: Range<u64>) -> &'static [u8] {
-    let length = (code.end - code.start) as usize;
-    // SAFETY: it lies between two symbols of our text.
-    unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(code.start as usize), length) }
-}
-
 /// Whether a call's number is in it.
 fn has(code: &[u8], call: Call) -> bool {
     code.windows(8).any(|word| word == call.number().to_le_bytes())
