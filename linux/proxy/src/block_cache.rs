@@ -57,6 +57,8 @@ struct Kept {
 /// What is to be asked for instead of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// Whose blocks they are. While the server is asked, another file may take its place.
+    name: Name,
     /// The file's place among those that have some kept.
     pub file: usize,
     /// Whole blocks, from there.
@@ -172,7 +174,7 @@ impl BlockCache {
             (known.credit, known.let_alone) = (CREDIT, 0);
         }
         known.is_asked = true;
-        Some(Plan { file, from: numbers.start() * BLOCK as u64, length: blocks * BLOCK })
+        Some(Plan { name, file, from: numbers.start() * BLOCK as u64, length: blocks * BLOCK })
     }
 
     /// A place for a file: that of another, perhaps.
@@ -197,10 +199,18 @@ impl BlockCache {
         self.last_edition
     }
 
-    /// The server has answered for a plan, and what is not as the file is was discarded.
-    pub fn answered(&mut self, file: usize) {
-        if let Some(known) = &mut self.files[file] {
+    /// The file of a plan, if it has its place yet.
+    fn planned(&mut self, plan: Plan) -> Option<&mut File> {
+        self.files[plan.file].as_mut().filter(|known| known.name == plan.name)
+    }
+
+    /// The server has answered for a plan: whether what was kept before it is as the file is.
+    pub fn answered(&mut self, plan: Plan, is_good: bool) {
+        if let Some(known) = self.planned(plan) {
             known.is_asked = false;
+            if !is_good {
+                self.discard(plan.file);
+            }
         }
     }
 
@@ -212,7 +222,7 @@ impl BlockCache {
     /// What the server gave for a plan is kept: `got` bytes, fewer than were asked for if the file
     /// ends. `read` copies those from a place on, and says whether it could.
     pub fn keep(&mut self, plan: Plan, got: usize, read: impl Fn(usize, &mut [u8]) -> bool) {
-        let Some(File { name, edition, .. }) = self.files[plan.file] else { return };
+        let Some(&mut File { name, edition, .. }) = self.planned(plan) else { return };
         if self.blocks.is_empty() {
             if self.blocks.try_reserve_exact(BLOCKS).is_err() {
                 return;
@@ -251,10 +261,10 @@ impl BlockCache {
     }
 
     /// The server gives nothing to keep for a plan: its file is let alone for a while.
-    pub fn refused(&mut self, file: usize) {
-        self.discard(file);
-        if let Some(known) = &mut self.files[file] {
-            (known.credit, known.let_alone, known.is_asked) = (0, 0, false);
+    pub fn refused(&mut self, plan: Plan) {
+        self.answered(plan, false);
+        if let Some(known) = self.planned(plan) {
+            (known.credit, known.let_alone) = (0, 0);
         }
     }
 

@@ -152,7 +152,8 @@ pub async fn read_more(found: &Description, into: &mut Target<'_>, at: Option<u6
 /// Reads the whole blocks that a piece is of, and keeps them; `None`: it is to be read otherwise.
 async fn keep_blocks(found: &Description, into: &mut Target<'_>, at: u64) -> Result<Option<usize>, Failure> {
     let (client, cache) = (proxy().server(found.server)?, &proxy().block_cache);
-    // Files have their places, and so their words, by who has the bulk area.
+    // The words are theirs who have the bulk area. Who has that of the other server may give the
+    // file's place to one there.
     let _turn = proxy().turn(found.server).await;
     let bulk = client.bulk();
     let planned = cache.borrow_mut().plan(name(found), at, into.len(), data_area(&bulk).len());
@@ -168,7 +169,7 @@ async fn keep_blocks(found: &Description, into: &mut Target<'_>, at: u64) -> Res
         Err(channel::CallError::Server(
             DescriptionError::Busy | DescriptionError::NotSupported | DescriptionError::TooMany,
         )) => {
-            cache.borrow_mut().refused(plan.file);
+            cache.borrow_mut().refused(plan);
             return Ok(None);
         }
         // The next plan discards what is kept.
@@ -178,10 +179,7 @@ async fn keep_blocks(found: &Description, into: &mut Target<'_>, at: u64) -> Res
     let own = got.saturating_sub(skipped).min(into.len());
     into.with_first(own, |place| bulk.read(skipped, place))?.map_err(|_| Errno::EIO)?;
     let mut cache = cache.borrow_mut();
-    cache.answered(plan.file);
-    if bulk.load_u32(words + copy_words::READ) != Ok(are_kept) {
-        cache.discard(plan.file);
-    }
+    cache.answered(plan, bulk.load_u32(words + copy_words::READ) == Ok(are_kept));
     if bulk.load_u32(words + copy_words::OVER) == Ok(0) {
         cache.keep(plan, got, |from, bytes| bulk.read(from, bytes).is_ok());
     }

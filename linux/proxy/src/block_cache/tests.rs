@@ -35,7 +35,7 @@ fn read(cache: &mut BlockCache, name: Name, served: &Served, at: u64, count: usi
     {
         assert!(plan.from <= at && at + count as u64 <= plan.from + plan.length as u64, "{plan:?}");
         let all = served.bytes(plan.from, plan.length);
-        cache.answered(plan.file);
+        cache.answered(plan, true);
         cache.keep(plan, all.len(), |from, into| {
             into.copy_from_slice(&all[from..from + into.len()]);
             true
@@ -114,7 +114,7 @@ fn large_pieces_and_such_that_there_cannot_be_are_not_kept() {
     // Five blocks, and room for four.
     assert_eq!(cache.plan(ONE, 1, PIECE_MAX, PIECE_MAX), None);
     let plan = cache.plan(ONE, 1, PIECE_MAX, PIECE_MAX + BLOCK).unwrap();
-    assert_eq!(plan, Plan { file: 0, from: 0, length: PIECE_MAX + BLOCK });
+    assert_eq!(plan, Plan { name: ONE, file: 0, from: 0, length: PIECE_MAX + BLOCK });
 }
 
 #[test]
@@ -124,12 +124,12 @@ fn nothing_is_found_while_the_server_is_asked_or_if_it_was_not_heard() {
     assert_eq!((cache.find(0, 0, BLOCK), cache.has_blocks(0)), (Some(BLOCK), true));
     let plan = cache.plan(ONE, 5 * BLOCK as u64, BLOCK, MOST).unwrap();
     assert_eq!(cache.find(0, 0, BLOCK), None);
-    cache.answered(plan.file);
+    cache.answered(plan, true);
     assert_eq!(cache.find(0, 0, BLOCK), Some(BLOCK));
     cache.plan(ONE, 5 * BLOCK as u64, BLOCK, MOST).unwrap();
     let plan = cache.plan(ONE, 5 * BLOCK as u64, BLOCK, MOST).unwrap();
     assert!(!cache.has_blocks(plan.file));
-    cache.answered(plan.file);
+    cache.answered(plan, true);
     assert_eq!(cache.find(0, 0, BLOCK), None);
     // What cannot be read is not kept.
     cache.keep(plan, plan.length, |_, _| false);
@@ -152,7 +152,8 @@ fn a_file_that_changes_before_it_is_read_again_is_let_alone() {
     // Then it is tried again, and so is one that the server refused.
     (0..3).for_each(|_| _ = read(&mut cache, ONE, &served, 0, 10));
     assert_eq!(cache.find(0, 0, 10), Some(10));
-    cache.refused(0);
+    let plan = cache.plan(ONE, 0, 10, MOST).unwrap();
+    cache.refused(plan);
     assert_eq!(cache.find(0, 0, 10), None);
     (0..LET_ALONE - 1).for_each(|_| assert_eq!(cache.plan(ONE, 0, 10, MOST), None));
     assert!(cache.plan(ONE, 0, 10, MOST).is_some());
@@ -181,4 +182,27 @@ fn nothing_is_kept_of_what_is_closed_or_of_an_earlier_life() {
     }
     assert!(cache.file(ONE).is_none());
     assert_eq!(read(&mut cache, ONE, &served, 0, 10).0, served.bytes(0, 10));
+}
+
+#[test]
+fn an_answer_for_a_file_that_lost_its_place_is_kept_of_none() {
+    let (mut cache, served) = (BlockCache::default(), Served { size: BLOCK, edition: 9 });
+    let plan = cache.plan(ONE, 0, BLOCK, MOST).unwrap();
+    let others = 100..100 + 2 * FILES as u64;
+    for id in others.clone() {
+        (0..2).for_each(|_| _ = read(&mut cache, (5, id), &served, 0, BLOCK));
+    }
+    let name = cache.files[plan.file].unwrap().name;
+    assert_ne!(name, ONE);
+    // One that is being asked for stays so.
+    cache.plan(name, 0, BLOCK, MOST).unwrap();
+    cache.answered(plan, false);
+    cache.keep(plan, BLOCK, |_, bytes| {
+        bytes.fill(0xee);
+        true
+    });
+    cache.refused(plan);
+    let known = cache.files[plan.file].unwrap();
+    assert!(known.is_asked && known.has_blocks && known.credit > 0);
+    others.for_each(|id| assert_eq!(read(&mut cache, (5, id), &served, 0, BLOCK).0, served.bytes(0, BLOCK), "{id}"));
 }
