@@ -523,9 +523,13 @@ fn a_breach_by_the_server_ends_the_channel_until_it_is_restarted() {
         assert_eq!(client.say("x".into()).await, Err(CallError::Closed));
         runtime::sleep(1000).await;
         runtime::abort(task);
+        let before = client.channel().generation();
+        assert!(!client.channel().is_overtaken());
         monitor.raise_generation();
+        assert!(client.channel().is_overtaken() && client.channel().generation() == before, "nobody has looked");
         let (_, _) = serve(three);
         assert!(matches!(client.next_event().await, EchoEvent::PeerRestarted), "told once that it is over");
+        assert!(!client.channel().is_overtaken() && client.channel().generation() != before);
         assert_eq!(client.say("again".into()).await, Ok("again".into()));
     });
 }
