@@ -240,22 +240,29 @@ fn many_watched_contexts_share_the_probes_of_one_program() {
     world.end_homes(&homes, &accounts);
 }
 
+/// Four domains, and the context of each: a watched server without time of its own that waits for a
+/// caller, two callers, and whom its watchdog notifies.
+fn watched_server(world: &mut World) -> ([Ptr<crate::objects::Domain>; 4], [Ptr<Context>; 4]) {
+    let domains: [_; 4] = core::array::from_fn(|_| world.monitor());
+    let contexts = domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+    let [server, _, _, told] = contexts;
+    set_clock(0);
+    let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
+    world.kernel.keep(&server.watch_target, Some(doorbell), None);
+    server.watch_limit_ns.set(LIMIT_NS);
+    server.schedule.set(None);
+    world.kernel.block(server, State::Accepting);
+    (domains, contexts)
+}
+
 /// A server without time of its own that serves beyond its caller's deadline goes in circles on the
 /// time of those who come after. One that comes for the next call, however late, is not reported.
 #[test]
 fn who_serves_beyond_its_callers_deadlines_is_reported() {
     for comes_back in [false, true] {
         let mut world = World::new(512);
-        let domains: [_; 4] = core::array::from_fn(|_| world.monitor());
-        let [server, first, next, told] =
-            domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+        let (domains, [server, first, next, told]) = watched_server(&mut world);
         let kernel = &mut *world.kernel;
-        set_clock(0);
-        let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
-        kernel.keep(&server.watch_target, Some(doorbell), None);
-        server.watch_limit_ns.set(LIMIT_NS);
-        server.schedule.set(None);
-        kernel.block(server, State::Accepting);
         const DEADLINE_NS: u64 = LIMIT_NS;
         kernel.call_rendezvous(first, server, 0, DEADLINE_NS);
         assert!(!server.watch.is_linked(), "nobody waits longer than it wants to");
@@ -293,16 +300,8 @@ fn a_hang_is_reported_though_nobody_waits_all_the_time() {
         [(STEP_NS * 4 / 5, STEP_NS / 3), (STEP_NS * 4 / 5, STEP_NS / 12), (STEP_NS / 4, STEP_NS)]
     {
         let mut world = World::new(512);
-        let domains: [_; 4] = core::array::from_fn(|_| world.monitor());
-        let [server, first, next, told] =
-            domains.map(|domain| domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0);
+        let (domains, [server, first, next, told]) = watched_server(&mut world);
         let kernel = &mut *world.kernel;
-        set_clock(0);
-        let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
-        kernel.keep(&server.watch_target, Some(doorbell), None);
-        server.watch_limit_ns.set(LIMIT_NS);
-        server.schedule.set(None);
-        kernel.block(server, State::Accepting);
         kernel.call_rendezvous(first, server, 0, STEP_NS);
         let run = |kernel: &mut crate::state::Kernel, until_ns: u64| {
             while server.watch.is_linked() && server.watch_ns.get() < until_ns {
