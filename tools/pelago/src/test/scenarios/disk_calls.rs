@@ -7,6 +7,9 @@
 //! goes in circles, again and again. The program's calls hear it, and it asks the next server. It
 //! is killed now and then, too, and its successor finds nothing wrong either.
 //!
+//! `disk-calls/stranger/q35/1`: a program that was given no way to the disk calls through every slot
+//! of its share, and none leads there.
+//!
 //! `disk-calls/cores/*`: the server is a program of several cores (decision 95), and so is its
 //! client, each of whose dispatchers calls the workers of its own core. The server is killed
 //! meanwhile; every byte is right, and one core alone gave requests to the device: by the trace of
@@ -64,13 +67,14 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(4, format!("disk-calls/{name}/q35/1"), move |bench| broken(bench, verb, times))
     });
     let slow = Scenario::shared(2, "disk-calls/slow-disk/q35/1".into(), slow);
+    let stranger = Scenario::shared(2, "disk-calls/stranger/q35/1".into(), stranger);
     let cores = [
         Scenario::shared(2, "disk-calls/cores/q35/2".into(), |bench| of_cores(bench, 2)),
         Scenario::shared(2, "disk-calls/cores/far/q35/2".into(), far),
         Scenario::nightly(4, "disk-calls/cores/q35/4".into(), |bench| of_cores(bench, 4)),
     ];
     let slow_cores = Scenario::shared(2, "disk-calls/cores/slow-disk/q35/2".into(), slow_of_cores);
-    calm.into_iter().chain([each, slow, slow_cores]).chain(broken).chain(cores).collect()
+    calm.into_iter().chain([each, slow, stranger, slow_cores]).chain(broken).chain(cores).collect()
 }
 
 fn description() -> Result<System> {
@@ -156,6 +160,25 @@ fn slow(bench: &Bench) -> Result<()> {
         guest.expect("disk-calls: 32 reads and writes were asked", LIMIT)?;
         let returned = number(guest, "disk-calls: ", " of 100 calls returned before their interrupt")?;
         ensure!(returned >= RETURNED_MIN, "{returned} of 100 calls returned before the device was done");
+        Ok(())
+    })
+}
+
+/// The same program runs with the disk among its `uses` and without. By that alone one of them has
+/// two ways there, to the server and to its worker.
+fn stranger(bench: &Bench) -> Result<()> {
+    let mut system = description()?;
+    for (was, name, is_used) in [("sleeper", "stranger", false), ("disk-calls", "friend", true)] {
+        let client = system.components.iter_mut().find(|component| component.name == was);
+        let client = client.with_context(|| format!("the description has no {was}"))?;
+        (client.name, client.program) = (name.into(), "stranger".into());
+        client.uses.retain(|_| is_used);
+    }
+    let image = image()?;
+    with_console(boot(bench, &system, MachineType::Q35, 1, image.path(), &[])?, |guest| {
+        for (name, ways) in [("stranger", 0), ("friend", 2)] {
+            guest.heard(&format!("{name}: asked for blocks: Err(NotAllowed); {ways} of "), LIMIT)?;
+        }
         Ok(())
     })
 }
