@@ -1,8 +1,9 @@
 //! The requests that were accepted and have not ended: which wait, which the device has, and which
 //! of them it has together.
 //!
-//! Invariants: each has a slot with a record in the ring region. A command has the slot of the one
-//! of its requests that was oldest, and its requests are a row of sectors of one client. What the
+//! Invariants: each has a slot with a record in the ring region, and each client's requests have
+//! slots of its own. A command has the slot of the one of its requests that was oldest, and its
+//! requests are a row of sectors of one client. What the
 //! records say is written before the device can know of it:
 //!
 //! ```text
@@ -19,6 +20,8 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
+
 use packet::Memory;
 
 use crate::command;
@@ -27,6 +30,12 @@ use crate::record::{ATTEMPTS_MAX, Place, Records, SLOTS, State};
 use crate::request::{CLIENTS_MAX, REQUESTS_EACH_MAX, Refused, Request};
 
 const _: () = assert!(CLIENTS_MAX as usize * REQUESTS_EACH_MAX == SLOTS as usize);
+
+/// The slots of a client.
+fn own(client: u8) -> Range<usize> {
+    let first = usize::from(client) * REQUESTS_EACH_MAX;
+    first..first + REQUESTS_EACH_MAX
+}
 
 /// A request that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +93,8 @@ impl<M: Memory> Ledger<M> {
             turn: 0,
         };
         for (slot, found) in (0..SLOTS).zip(found) {
-            let Some(found) = found.filter(|found| found.request.client < CLIENTS_MAX && is_right(&found.request))
-            else {
+            let is_own = |request: &Request| own(request.client).contains(&slot.into());
+            let Some(found) = found.filter(|found| is_own(&found.request) && is_right(&found.request)) else {
                 ledger.records.free(slot);
                 ledger.entries.push(None);
                 continue;
@@ -142,16 +151,13 @@ impl<M: Memory> Ledger<M> {
 
     /// Whether there are requests of a client's with numbers below `id`.
     pub fn holds(&self, client: u8, id: u64) -> bool {
-        self.of(client).any(|entry| entry.request.id < id)
+        self.entries.get(own(client)).into_iter().flatten().flatten().any(|entry| entry.request.id < id)
     }
 
     /// Nobody waits any more for those: what the device does not have is dropped.
     pub fn abandon(&mut self, client: u8, id: u64) {
-        for slot in 0..SLOTS {
-            let Some(Some(entry)) = self.entries.get_mut(usize::from(slot)) else { continue };
-            if entry.request.client == client && entry.request.id < id {
-                entry.is_orphan = true;
-            }
+        for entry in self.entries.get_mut(own(client)).into_iter().flatten().flatten() {
+            entry.is_orphan |= entry.request.id < id;
         }
         self.drop_orphans();
     }
@@ -167,21 +173,16 @@ impl<M: Memory> Ledger<M> {
 
     /// Accepts a request; false if it is one that has not ended, for which its client waits again.
     pub fn enter(&mut self, request: Request) -> Result<bool, Refused> {
-        let same = self.entries.iter_mut().flatten().find(|entry| {
-            let Request { client, id, .. } = entry.request;
-            (client, id) == (request.client, request.id)
-        });
-        if let Some(entry) = same {
+        let entries = self.entries.get(own(request.client)).ok_or(Refused::Range)?;
+        if let Some(entry) = entries.iter().flatten().find(|entry| entry.request.id == request.id) {
             return if entry.request == request && !entry.is_orphan { Ok(false) } else { Err(Refused::Number) };
         }
-        let slot = (0..SLOTS).find(|slot| self.entry(*slot).is_none());
-        let (Some(slot), true) = (slot, self.of(request.client).count() < REQUESTS_EACH_MAX) else {
-            return Err(Refused::Full);
-        };
+        let free = own(request.client).zip(entries).find(|(_, entry)| entry.is_none());
+        let (slot, _) = free.ok_or(Refused::Full)?;
         let number = self.next;
         self.next += 1;
-        self.entries[usize::from(slot)] =
-            Some(Entry { request, number, attempts: 0, is_alone: false, is_orphan: false });
+        self.entries[slot] = Some(Entry { request, number, attempts: 0, is_alone: false, is_orphan: false });
+        let slot = slot as u16;
         self.records.enter(slot, number, &request, State { attempts: 0, place: Place::Waiting { alone: false } });
         self.waiting[usize::from(request.client)].push_back(slot);
         Ok(true)
@@ -274,10 +275,6 @@ impl<M: Memory> Ledger<M> {
         self.entries.get(usize::from(slot))?.as_ref()
     }
 
-    fn of(&self, client: u8) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().flatten().filter(move |entry| entry.request.client == client)
-    }
-
     /// Puts an entry among those that wait, by its number.
     fn wait(&mut self, slot: u16) {
         let Some(Entry { request, number, attempts, is_alone, .. }) = self.entry(slot).copied() else { return };
@@ -293,5 +290,32 @@ impl<M: Memory> Ledger<M> {
         let entry = self.entries.get_mut(usize::from(slot))?.take();
         self.records.free(slot);
         entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RING_BYTES;
+    use crate::request::Operation;
+    use alloc::rc::Rc;
+    use core::cell::RefCell;
+
+    #[test]
+    fn a_client_has_slots_of_its_own_and_what_is_found_in_anothers_is_dropped() {
+        let region = Rc::new(RefCell::new(alloc::vec![0u8; RING_BYTES]));
+        let request =
+            |client, id| Request { client, id, operation: Operation::Flush, sector: 0, sectors: 0, offset: 0 };
+        let mut ledger = Ledger::clear(Records::new(region.clone()).unwrap());
+        assert_eq!(ledger.enter(request(1, 7)), Ok(true));
+        assert_eq!(ledger.enter(request(CLIENTS_MAX, 7)), Err(Refused::Range));
+        let (found, own) = (REQUESTS_EACH_MAX as u16, REQUESTS_EACH_MAX as u16 + 1);
+        assert_eq!(ledger.entry(found).map(|entry| entry.request), Some(request(1, 7)));
+        let state = State { attempts: 0, place: Place::Waiting { alone: false } };
+        ledger.records.enter(own, 1, &request(1, 8), state);
+        ledger.records.enter(0, 2, &request(1, 9), state);
+        let mut ledger = Ledger::recover(Records::new(region).unwrap(), |_| true);
+        assert_eq!(ledger.len(), 2);
+        assert_eq!([7, 8, 9].map(|id| ledger.enter(request(1, id))), [Ok(false), Ok(false), Ok(true)]);
     }
 }

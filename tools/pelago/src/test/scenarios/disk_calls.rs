@@ -7,8 +7,8 @@
 //! goes in circles, again and again. The program's calls hear it, and it asks the next server. It
 //! is killed now and then, too, and its successor finds nothing wrong either.
 //!
-//! `disk-calls/stranger/q35/1`: a program that was given no way to the disk calls through every slot
-//! of its share, and none leads there.
+//! `disk-calls/stranger/q35/1`: a program that was given no way to the disk calls through every
+//! slot of its share, and none leads there.
 //!
 //! `disk-calls/cores/*`: the server is a program of several cores (decision 95), and so is its
 //! client, each of whose dispatchers calls the workers of its own core. The server is killed
