@@ -22,7 +22,9 @@ pub struct Reader {
 impl Reader {
     /// At the start of a generation; announces it in the index word.
     pub fn new(generation: u32, index: &AtomicU64) -> Reader {
-        index.store(stamp(generation, 0), Ordering::Release);
+        // Relaxed: a writer that sees it has no slot more than before it did, as it takes the index
+        // of another generation for "nothing read yet". So nothing is to have happened before it.
+        index.store(stamp(generation, 0), Ordering::Relaxed);
         Reader { generation, next: 0 }
     }
 
