@@ -296,17 +296,23 @@ fn used(world: &World, disk: &mut [u8]) {
     assert_eq!(world.call(0, 3).words, [3, 0, 0]);
 }
 
-/// A read of the block at sector 8 by slot 0: whether it was answered at once, and its first byte.
+/// A read of the block at sector 8 by slot 0: whether it was answered at once, and its last byte.
 fn read_block(world: &World, disk: &mut [u8], number: u64) -> (bool, u8) {
     world.plain.borrow_mut().fill(0xee);
-    world.fill(0, &request(Operation::Read, number, 8, 8, 0));
+    let is_at_once = is_read_at_once(world, disk, number, Extent { sector: 8, sectors: 8 });
+    (is_at_once, world.plain.borrow()[PLAIN as usize + 4095])
+}
+
+/// A read by slot 0: whether it was answered without the server behind.
+fn is_read_at_once(world: &World, disk: &mut [u8], number: u64, Extent { sector, sectors }: Extent) -> bool {
+    world.fill(0, &request(Operation::Read, number, sector, sectors, 0));
     let is_at_once = world.call(1, 0) == DONE;
     if !is_at_once {
         assert_eq!(world.device(disk), 1);
         assert_eq!(world.call(0, 1), DONE);
     }
     assert_eq!(slot::ended(world.page, 0), Ended::Done);
-    (is_at_once, world.plain.borrow()[PLAIN as usize + 4095])
+    is_at_once
 }
 
 fn encrypted(byte: u8) -> Vec<u8> {
@@ -347,6 +353,23 @@ fn a_second_read_of_a_block_is_answered_at_once_until_something_is_written() {
 fn read_block_while(world: &World) -> (bool, u8) {
     world.fill(0, &request(Operation::Read, 5, 8, 8, 0));
     (world.call(1, 0) == DONE, world.plain.borrow()[PLAIN as usize + 4095])
+}
+
+/// Sixteen blocks are kept that follow one another; one that is farther takes the place of another,
+/// and a read of two blocks is not answered by the first of them.
+#[test]
+fn a_block_that_is_kept_answers_for_itself_only() {
+    let (world, mut disk) = (World::new(), disk());
+    used(&world, &mut disk);
+    let block = |at: u64| Extent { sector: at * 8, sectors: 8 };
+    let blocks = (1..17).map(block);
+    let kept = blocks.clone().map(|extent| (extent, true));
+    let (far, two) = (block(2 + 40 * 16), Extent { sectors: 16, ..block(1) });
+    let after = [(two, false), (far, false), (block(1), true), (far, true), (block(2), false)];
+    let reads = blocks.map(|extent| (extent, false)).chain(kept).chain(after);
+    for (number, (extent, is_kept)) in (1..).zip(reads) {
+        assert_eq!(is_read_at_once(&world, &mut disk, number, extent), is_kept, "{number}: {extent:?}");
+    }
 }
 
 /// A read that was done before a write and is picked up after it is no block to be given out.
