@@ -75,8 +75,9 @@ pub enum LockKind {
     Whole,
     /// Bytes that are memory of programs, for the description of a mapping, by the number of that
     /// memory; does not see the other kinds, and locks of different memory are never beside each
-    /// other. Exclusive until the memory was filled, then shared by all who have it. A client that
-    /// holds no such description cannot change the bytes: `Denied`.
+    /// other. Exclusive until the memory was filled, then shared by all who have it; `NotFound` for
+    /// who would share what nobody has there. A client that holds no such description cannot change
+    /// the bytes: `Denied`.
     Mapped(u64),
 }
 

@@ -160,10 +160,7 @@ impl<T: Target> Descriptions<T> {
         let request = Request { peer, id, lock, may };
         let mut done = self.try_lock(&request);
         if done == Err(DescriptionError::WouldBlock) {
-            // Another program may have let go of it: by its end, or by a message in a channel that
-            // was not looked at yet.
-            self.clients.look();
-            runtime::take_in_all().await;
+            self.look().await;
             done = self.try_lock(&request);
         }
         if !wait || done != Err(DescriptionError::WouldBlock) {
@@ -176,9 +173,16 @@ impl<T: Target> Descriptions<T> {
         self.unlocked.until(look).await
     }
 
+    /// Another program may have let go of a lock: by its end, or by a message in a channel that was
+    /// not looked at yet.
+    async fn look(&self) {
+        self.clients.look();
+        runtime::take_in_all().await;
+    }
+
     /// The lock that stands in the way of this one, as `files` has it. `may` as for
     /// [`Descriptions::lock`].
-    pub fn blocking_lock(
+    pub async fn blocking_lock(
         &self,
         peer: &Peer,
         id: DescriptionId,
@@ -186,7 +190,11 @@ impl<T: Target> Descriptions<T> {
         may: impl Fn(FileId, &Lock) -> Result<(), DescriptionError>,
     ) -> Result<Option<Lock>, DescriptionError> {
         let (file, owner) = self.to_lock(&Request { peer, id, lock, may })?;
-        Ok(self.table.borrow().locks.test(file, owner, lock))
+        let test = || self.table.borrow().locks.test(file, owner, lock);
+        if test().is_some() {
+            self.look().await;
+        }
+        Ok(test())
     }
 }
 

@@ -105,13 +105,21 @@ impl Locks {
         Some(Lock { kind, hold: Some(found.hold), from: found.from, to: found.to, process: found.process })
     }
 
-    /// Takes, changes or releases a lock. `WouldBlock` if another stands in the way, `NoLocks`;
-    /// then nothing changed. `true` if others may have become free.
+    /// Takes, changes or releases a lock. `WouldBlock` if another stands in the way, `NotFound` for
+    /// bytes of memory that nobody has mapped there, `NoLocks`; then nothing changed. `true` if
+    /// others may have become free.
     pub fn set(&mut self, inode: FileId, owner: Owner, lock: &Lock) -> Result<bool, Error> {
         if lock.from >= lock.to {
             return Err(Error::Invalid);
         }
         if let Some(hold) = lock.hold {
+            let joined = held(owner, lock, hold).memory;
+            if hold == Hold::Shared
+                && joined != 0
+                && !self.mapped(inode, lock.from..lock.to).any(|(_, memory)| memory == joined)
+            {
+                return Err(Error::NotFound);
+            }
             if self.blocker(inode, lock.kind, &held(owner, lock, hold)).is_some() {
                 return Err(Error::WouldBlock);
             }
@@ -329,12 +337,16 @@ mod tests {
         assert_eq!(locks.set(FILE, of(9), &join(number)), Err(Error::WouldBlock));
         assert_eq!(locks.set(FILE, of(8), &join(number)), Ok(true));
         assert_eq!(locks.set(FILE, of(9), &join(number)), Ok(false));
-        for other in [join(number + 1), join(0), claim(0, u64::MAX)] {
+        for other in [join(0), claim(0, u64::MAX)] {
             assert_eq!(locks.set(FILE, of(6), &other), Err(Error::WouldBlock));
         }
+        // Who comes too late for some memory is told, though another may have the bytes: it would
+        // wait for as long as that does, or have memory that nobody fills.
+        assert_eq!(locks.set(FILE, of(6), &join(number + 1)), Err(Error::NotFound));
         assert!(locks.release(FILE, of(8)));
-        assert_eq!(locks.set(FILE, of(6), &join(number + 1)), Err(Error::WouldBlock));
         assert_eq!(locks.mapped(FILE, 4096..8192).collect::<Vec<_>>(), [(9, number)]);
+        assert!(locks.release(FILE, of(9)));
+        assert_eq!(locks.set(FILE, of(6), &join(number)), Err(Error::NotFound));
     }
 
     #[test]

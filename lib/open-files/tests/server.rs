@@ -156,13 +156,13 @@ fn who_is_in_the_way_of_a_lock_is_told_to_who_may_ask() {
         let any = |_: FileId, _: &Lock| Ok(());
         files.all.table.borrow_mut().get(second.peer(), others).unwrap().writes = true;
         assert_eq!(files.all.lock(first.peer(), own, &lock(0, shared), false, any).await, Ok(()));
-        let ask = |from, hold, may: &dyn Fn(FileId, &Lock) -> Result<(), Error>| {
-            files.all.blocking_lock(second.peer(), others, &lock(from, hold), may)
+        let ask = async |from, hold, may: &dyn Fn(FileId, &Lock) -> Result<(), Error>| {
+            files.all.blocking_lock(second.peer(), others, &lock(from, hold), may).await
         };
-        assert_eq!((ask(5, shared, &any), ask(10, exclusive, &any)), (Ok(None), Ok(None)));
-        assert_eq!(ask(9, exclusive, &any), Ok(Some(lock(0, shared))));
+        assert_eq!((ask(5, shared, &any).await, ask(10, exclusive, &any).await), (Ok(None), Ok(None)));
+        assert_eq!(ask(9, exclusive, &any).await, Ok(Some(lock(0, shared))));
         let denied = |_: FileId, _: &Lock| Err(Error::Denied);
-        assert_eq!(ask(9, exclusive, &denied), Err(Error::Denied));
+        assert_eq!(ask(9, exclusive, &denied).await, Err(Error::Denied));
         assert_eq!(files.all.lock(second.peer(), others, &lock(20, shared), true, denied).await, Err(Error::Denied));
     });
 }

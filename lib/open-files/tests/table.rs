@@ -159,7 +159,9 @@ fn what_is_memory_of_programs_is_changed_by_these_only() {
         table.locks.set(file, owner, &claim).unwrap();
     };
     claim(&mut table, &one, ids[0], 50, 0, Hold::Exclusive);
-    claim(&mut table, &other, ids[1], 60, 8192, Hold::Shared);
+    for hold in [Hold::Exclusive, Hold::Shared] {
+        claim(&mut table, &other, ids[1], 60, 8192, hold);
+    }
     assert_eq!(table.may_change(&one, FILE, 0..8192), Ok(()));
     assert_eq!(table.may_change(&other, FILE, 4096..12288), Ok(()));
     assert_eq!(table.may_change(&other, FILE, 4095..4096), Err(Error::Denied));

@@ -410,7 +410,7 @@ impl FilesServer for Server {
         id: DescriptionId,
         lock: Lock,
     ) -> Result<Option<Lock>, DescriptionError> {
-        self.open.blocking_lock(peer, id, &lock, |inode, lock| self.may_map(inode, lock))
+        self.open.blocking_lock(peer, id, &lock, |inode, lock| self.may_map(inode, lock)).await
     }
 
     fn peer_closed(&self, peer: &Peer) {

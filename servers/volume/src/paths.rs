@@ -417,7 +417,7 @@ impl FilesServer for Server {
         id: DescriptionId,
         lock: Lock,
     ) -> Result<Option<Lock>, DescriptionError> {
-        self.open.blocking_lock(peer, id, &lock, may_lock)
+        self.open.blocking_lock(peer, id, &lock, may_lock).await
     }
 
     fn peer_closed(&self, peer: &Peer) {

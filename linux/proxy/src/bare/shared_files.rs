@@ -140,17 +140,21 @@ async fn claim_new(claim: &Claim, bytes: &Range<u64>) -> Result<Option<u64>, Fai
     }
 }
 
-/// Claims bytes with the memory that others have, when it is filled. `None` if it went meanwhile.
+/// Claims bytes with the memory that others have, when it is filled. `None` if they gave it back
+/// meanwhile. They give the memory back after their claims: who has it first never leaves a claim
+/// to memory that is gone, which others would then look for.
 async fn join(claim: &Claim, bytes: &Range<u64>, number: u64) -> Result<Option<u64>, Failure> {
-    let files = proxy().files_of(claim.0)?;
-    let lock = lock_of(bytes, Hold::Shared, number);
-    files.lock(claim.0, lock, true).await?;
-    // They give the memory back after their claims: if they had theirs still, it is there.
-    if proxy().process.join_memory(number).await.is_ok() {
-        return Ok(Some(number));
+    if proxy().process.join_memory(number).await.is_err() {
+        return Ok(None);
     }
-    files.lock(claim.0, Lock { hold: None, ..lock }, false).await?;
-    Ok(None)
+    let joined = proxy().files_of(claim.0)?.lock(claim.0, lock_of(bytes, Hold::Shared, number), true).await;
+    if joined.is_err() {
+        let _ = proxy().process.detach_segment(number);
+    }
+    match joined {
+        Err(CallError::Server(DescriptionError::NotFound)) => Ok(None),
+        other => Ok(other.map(|()| Some(number))?),
+    }
 }
 
 /// Pieces for all bytes of a file; gives those that are to be filled. What was claimed before a

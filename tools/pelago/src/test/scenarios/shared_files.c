@@ -269,6 +269,15 @@ static void strangers(void) {
     check("several at once", done == COUNTERS && words[16] == before + COUNTERS * COUNTS, words[16] - before);
     pread(file, first, sizeof first, 0);
     check("where one of them was first", first[16] == 0x61616161 + COUNTERS * COUNTS, first[16] - 0x61616161);
+    // One ends as the next begin, and nobody else has the page: what each stored is there.
+    enum { ROUNDS = 20 };
+    int all_done = 0, all_there = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < COUNTERS; i++) all[i] = begun("map", 3 * PAGE + round * COUNTERS + i);
+        for (int i = 0; i < COUNTERS; i++) all_done += ended(all[i]) == DONE;
+    }
+    for (int i = 0; i < ROUNDS * COUNTERS; i++) all_there += byte_at(3 * PAGE + i) == 'S';
+    check("one after the other", all_done == ROUNDS * COUNTERS && all_there == all_done, 1000 * all_done + all_there);
     check("beside it", stranger("map", 3 * PAGE) == DONE && stranger("write", 0) == DONE, 0);
     found = stranger("cut", 3 * PAGE - 5);
     check("a stranger's cut", found == REFUSED || found == DONE && mapped[2 * PAGE - 1] == 0, found);
