@@ -246,7 +246,7 @@ pub trait Monitor {
     async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
 
     /// Hands the server's end of a channel to its server, which runs already and knows the set it
-    /// belongs to as `set`.
+    /// belongs to as `set`. `NotFound`: the server is not there, or ended before it took it.
     #[op]
     async fn announce(&self, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError>;
 

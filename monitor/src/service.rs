@@ -387,6 +387,8 @@ impl Service {
         let endpoint = self.endpoint(to)?;
         match runtime::timeout(CONNECT_LIMIT_NS, queued(|| endpoint.connect(wired.clone()))).await {
             Ok(Ok(())) => return Ok(()),
+            // It ended meanwhile.
+            Ok(Err(CallError::Closed)) if self.endpoint(to).is_err() => return Err(MonitorError::NotFound),
             Ok(Err(error)) => self.not_taken.log(format!("channel {contract} was not taken: {error:?}")),
             Err(_) => self.not_taken.log(format!("channel {contract} was not taken in time")),
         }

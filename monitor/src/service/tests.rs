@@ -7,9 +7,25 @@ use monitor_core::Facts;
 const SECOND_NS: u64 = 1_000_000_000;
 const STEP_NS: u64 = 5_000_000;
 const TIMES: u64 = 500;
+const SERVER: DomainId = 7;
 
 fn service() -> Rc<Service> {
     Rc::new(Service::new(Registry::new(KernelCalls::default(), Facts::default(), &[], &[])))
+}
+
+fn wired() -> Wired {
+    Wired {
+        contract: "files".to_owned(),
+        peer: "linux".to_owned(),
+        peer_set: 1,
+        segment: 0,
+        doorbell: 0,
+        bytes: 0,
+        badge: 0,
+        client: false,
+        request: 0,
+        remote: false,
+    }
 }
 
 /// How many lines the log would have had, had each been written.
@@ -60,28 +76,37 @@ fn events_that_are_not_taken_are_told_once_a_second() {
 #[test]
 fn channels_that_are_not_taken_are_told_once_a_second() {
     is_told_once_a_second("channel files was not taken", async {
-        const SERVER: DomainId = 7;
         let service = service();
         let (client, server) = loopback(Layout::default());
         let client = EndpointClient::new(client);
         drop(server);
         service.endpoints.borrow_mut().insert(SERVER, Endpoint { client, serving_since_ns: None });
-        for request in 0..TIMES {
-            let wired = Wired {
-                contract: "files".to_owned(),
-                peer: "linux".to_owned(),
-                peer_set: 1,
-                segment: 0,
-                doorbell: 0,
-                bytes: 0,
-                badge: 0,
-                client: false,
-                request,
-                remote: false,
-            };
-            assert_eq!(service.connect(SERVER, wired).await, Err(MonitorError::Failed));
+        for _ in 0..TIMES {
+            assert_eq!(service.connect(SERVER, wired()).await, Err(MonitorError::Failed));
             runtime::sleep(STEP_NS).await;
         }
         TIMES
     });
+}
+
+/// Its successor is brought the channel.
+#[test]
+fn a_server_that_ends_before_it_takes_a_channel_is_not_found() {
+    let (_, lines) = runtime::testing::logged(async {
+        let service = service();
+        // It hangs.
+        let (client, _server) = loopback(Layout::default());
+        let client = EndpointClient::new(client);
+        service.endpoints.borrow_mut().insert(SERVER, Endpoint { client, serving_since_ns: None });
+        let dies = service.clone();
+        runtime::spawn(async move {
+            runtime::sleep(STEP_NS).await;
+            let ended = dies.endpoints.borrow_mut().remove(&SERVER);
+            ended.into_iter().for_each(|ended| ended.client.channel().close());
+        });
+        for _ in 0..2 {
+            assert_eq!(service.connect(SERVER, wired()).await, Err(MonitorError::NotFound));
+        }
+    });
+    assert!(lines.is_empty(), "{lines:?}");
 }

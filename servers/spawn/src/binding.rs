@@ -17,7 +17,7 @@ use contracts::names::{Named, NamesError};
 use contracts::spawn::DomainId;
 use spawn_core::home;
 
-use crate::components::NO_SET;
+use crate::clients::NO_SET;
 use crate::service::Service;
 
 /// Most channels that a component may ask for in its life.

@@ -19,6 +19,7 @@ use contracts::spawn::{Death, DomainId, SpawnError, SpawnEvents};
 use spawn_core::{Outcome, all_or_none, home};
 use system::{Component, Region};
 
+use crate::clients::{ANNOUNCED_AT_ONCE, NO_SET};
 use crate::service::Service;
 
 /// Pages that must be free for a component on its core, whatever its limit says: program, stack and
@@ -28,10 +29,6 @@ const FIRST_PAGES: u64 = 128;
 const RESERVE_PAGES: u64 = 256;
 /// Requests to monitors at once: a part of what a channel lets wait.
 const AT_ONCE: usize = 64;
-/// Channels brought to a component before it is waited for: half of what it lets wait.
-const ANNOUNCED_AT_ONCE: usize = 32;
-/// A channel of a component, which is of no set.
-pub const NO_SET: u32 = 0;
 /// How long the memory server may take, which may have to move pages between cores.
 const ROOM_LIMIT_NS: u64 = 1_000_000_000;
 /// How long the deaths of domains that were ended may take to be told.
@@ -102,6 +99,7 @@ impl Service {
         for region in &component.regions {
             self.region(region, &cores).await?;
         }
+        let beginning = if generation > 1 { self.begin_again(name).await } else { None };
         let domains = self.make(name, &plans).await?;
         if is_program {
             self.programs.borrow_mut().made(name, generation, client.clone(), domains.clone());
@@ -116,31 +114,11 @@ impl Service {
         }
         for ((core, plan), domain) in plans.iter().zip(&domains) {
             self.register(component, &plan.name, *domain, *core, generation);
-            if generation > 1 {
-                self.announce_clients(&plan.name).await;
-            }
+        }
+        if generation > 1 {
+            self.announce_clients(&plans, beginning).await;
         }
         domains.first().copied().ok_or(SpawnError::Failed)
-    }
-
-    /// A server that starts again is not told by its plan of the Linux programs that were there
-    /// before, nor of components that asked for it: their channels are brought to it. Sets kept for
-    /// later programs are made anew when they are needed: what their generation names must be the
-    /// same to all their servers.
-    async fn announce_clients(&self, name: &str) {
-        self.close_spare().await;
-        let mut clients = self.linux.borrow().clients_of(name);
-        let is_its = |(_, plan): &&(DomainId, ChannelPlan)| plan.server == name;
-        clients.extend(self.bound.borrow().iter().filter(is_its).map(|(_, plan)| (NO_SET, plan.clone())));
-        for some in clients.chunks(ANNOUNCED_AT_ONCE) {
-            let told: Vec<_> =
-                some.iter().map(|(set, plan)| self.monitor.announce(plan.server_core, plan.id, *set)).collect();
-            for (answer, (set, plan)) in told.into_iter().zip(some) {
-                if let Err(error) = answer.await {
-                    self.refusals.log(format!("{} (set {set}) lost its channel to {name}: {error:?}", plan.client));
-                }
-            }
-        }
     }
 
     /// Makes all domains of a component; if a core refuses, the others' are taken back.

@@ -33,9 +33,13 @@ impl Service {
         if core >= self.cores {
             return Err(SpawnError::NoCore);
         }
+        self.linux_changed.until(|| self.linux.borrow().may_begin().then_some(())).await;
         let mut set = self.linux.borrow_mut().begin(core).ok_or(SpawnError::NoMemory)?;
         let first_pages = FIRST_PAGES.saturating_add(spare_pages);
-        match self.make_linux(&mut set, parent, first_pages).await {
+        let made = self.make_linux(&mut set, parent, first_pages).await;
+        // Who waits for that looks when it is entered below.
+        self.linux_changed.changed();
+        match made {
             Ok(made) => {
                 self.linux.borrow_mut().made(made.domain, LinuxEntry { set, client: client.clone() });
                 Ok(made)
@@ -83,13 +87,15 @@ impl Service {
         Ok(LinuxDomain { domain, core, client: client_id(set.number, generation), parent_handles })
     }
 
-    /// Makes the channels of a set, and the servers take their ends.
+    /// Makes the channels of a set, and the servers take their ends. A server that ended is brought
+    /// its own when it begins again: nothing is refused for that, and until then who asks it waits.
     async fn connect(&self, channels: &[ChannelPlan], set: u32) -> Result<(), SpawnError> {
         self.open(channels.iter()).await?;
         for plan in channels {
-            queued(|| self.monitor.announce(plan.server_core, plan.id, set))
-                .await
-                .map_err(|error| self.refused(error))?;
+            match queued(|| self.monitor.announce(plan.server_core, plan.id, set)).await {
+                Ok(()) | Err(CallError::Server(MonitorError::NotFound)) => {}
+                Err(error) => return Err(self.refused(error)),
+            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! are a program of several cores. Everything else it asks the monitors.
 //!
 //! Invariants: a set of channels has one user at a time; a domain is entered when it exists and
-//! removed when its death was told.
+//! removed when its death was told. While a domain is being made none of its servers begins again:
+//! so a set was brought to each life of a server once, by who made it or by who began that life.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -40,7 +41,8 @@ pub struct ChannelSet {
     pub core: u32,
     /// Its channels; empty if they have to be made.
     pub channels: Vec<ChannelPlan>,
-    /// Some of its channels went with a core: it serves nobody else.
+    /// Some of its channels went with a core, or have a generation of their own since their server
+    /// began again: it serves nobody else.
     pub is_broken: bool,
 }
 
@@ -58,16 +60,23 @@ pub struct Table<C> {
     spare: Vec<ChannelSet>,
     last_set: u32,
     making: usize,
+    /// Servers of theirs that begin again.
+    beginning: usize,
 }
 
 impl<C> Table<C> {
     /// Nothing made yet.
     pub fn new() -> Table<C> {
-        Table { domains: BTreeMap::new(), spare: Vec::new(), last_set: 0, making: 0 }
+        Table { domains: BTreeMap::new(), spare: Vec::new(), last_set: 0, making: 0, beginning: 0 }
     }
 
-    /// Room and channels for one more domain of `core`; `None` if there are too many. Followed by
-    /// `made` or `failed`.
+    /// May a domain be made? Not while a server of theirs begins again.
+    pub fn may_begin(&self) -> bool {
+        self.beginning == 0
+    }
+
+    /// Room and channels for one more domain of `core`, which may be made; `None` if there are too
+    /// many. Followed by `made` or `failed`.
     pub fn begin(&mut self, core: u32) -> Option<ChannelSet> {
         if self.domains.len() + self.making >= DOMAINS_MAX {
             return None;
@@ -92,13 +101,33 @@ impl<C> Table<C> {
         self.making -= 1;
     }
 
-    /// Channels to a server and the sets they are of: for a server that starts again.
-    pub fn clients_of(&self, server: &str) -> Vec<(u32, ChannelPlan)> {
-        let of = |set: &ChannelSet| {
+    /// A server of theirs is about to begin again, once `is_making` says no; followed by
+    /// `server_began`.
+    pub fn server_begins(&mut self) {
+        self.beginning += 1;
+    }
+
+    /// It has, or could not.
+    pub fn server_began(&mut self) {
+        self.beginning -= 1;
+    }
+
+    /// Is a domain being made?
+    pub fn is_making(&self) -> bool {
+        self.making > 0
+    }
+
+    /// The channels of domains to a server that began again and the sets they are of: the server is
+    /// to be brought them. They get a generation of their own by that, and what names a client must
+    /// be the same to all its servers, so nobody else has the set after that domain.
+    pub fn clients_of(&mut self, server: &str) -> Vec<(u32, ChannelPlan)> {
+        let of = |set: &mut ChannelSet| {
             let channels = set.channels.iter().filter(|plan| plan.server == server);
-            channels.map(|plan| (set.number, plan.clone())).collect::<Vec<_>>()
+            let channels: Vec<_> = channels.map(|plan| (set.number, plan.clone())).collect();
+            set.is_broken |= !channels.is_empty();
+            channels
         };
-        self.domains.values().flat_map(|entry| of(&entry.set)).collect()
+        self.domains.values_mut().flat_map(|entry| of(&mut entry.set)).collect()
     }
 
     /// Those that exist, ascending, from `from` on.
@@ -204,7 +233,7 @@ mod tests {
         }
         let set = table.take(1).unwrap().set;
         assert!(table.keep(set).is_none());
-        assert_eq!(table.clients_of("console"), [(2, plan("console"))]);
+        assert!(table.clients_of("tcp").is_empty());
         assert!(table.core_lost(1).is_empty());
         assert_eq!(table.take_spare().iter().map(|set| set.number).collect::<Vec<_>>(), [1]);
         assert!(table.take_spare().is_empty());
@@ -212,5 +241,29 @@ mod tests {
         assert!(table.core_lost(0).is_empty());
         let set = table.take(2).unwrap().set;
         assert!(table.keep(set).is_some_and(|set| set.is_broken));
+        // And so is one whose channels have a generation of their own.
+        let mut set = table.begin(0).unwrap();
+        set.channels = alloc::vec![plan("console"), plan("fs")];
+        table.made(3, LinuxEntry { set, client: () });
+        assert_eq!(table.clients_of("console"), [(3, plan("console"))]);
+        let set = table.take(3).unwrap().set;
+        assert!(table.keep(set).is_some_and(|set| set.is_broken));
+    }
+
+    #[test]
+    fn servers_begin_again_or_domains_are_made() {
+        let mut table = Table::new();
+        domain(&mut table, 1, 0);
+        assert!(table.may_begin() && !table.is_making());
+        table.begin(0).unwrap();
+        assert!(table.is_making());
+        table.failed();
+        assert!(!table.is_making());
+        table.server_begins();
+        table.server_begins();
+        table.server_began();
+        assert!(!table.may_begin());
+        table.server_began();
+        assert!(table.may_begin());
     }
 }

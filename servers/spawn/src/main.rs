@@ -7,6 +7,7 @@
 extern crate alloc;
 
 mod binding;
+mod clients;
 mod components;
 mod domains;
 mod service;

@@ -29,6 +29,8 @@ pub struct Service {
     /// Those made.
     pub opened: RefCell<BTreeSet<ChannelId>>,
     pub linux: RefCell<Table<Peer>>,
+    /// A domain of it is not being made any more, or a server of theirs not begun again.
+    pub linux_changed: Watch,
     /// Channels that the client's core did not confirm as closed: the server's core keeps their
     /// memory until it does.
     pub unconfirmed: RefCell<Vec<ChannelPlan>>,
@@ -66,6 +68,7 @@ impl Service {
             channels,
             opened: RefCell::default(),
             linux: RefCell::default(),
+            linux_changed: Watch::default(),
             unconfirmed: RefCell::default(),
             programs: RefCell::default(),
             bound: RefCell::default(),

@@ -10,7 +10,7 @@ use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
 use contracts::monitor::*;
 use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names};
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent, serve_spawn};
-use system::{Component, Linux, Placement, Restart, System};
+use system::{Component, Linux, Placement, Restart, System, Use};
 
 use spawn_core::{ChannelSet, LinuxEntry};
 
@@ -20,6 +20,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// How long the answer of the monitor that makes a domain takes.
 const MAKING_NS: u64 = 10_000_000;
 const MADE: DomainId = 7;
+/// How long that of the monitor which brings a channel takes.
+const BRINGING_NS: u64 = MAKING_NS / 4;
+/// Serves programs.
+const CONSOLE: &str = "console";
 /// What the component may ask for while it runs.
 const BOUND: &str = "packets";
 
@@ -48,6 +52,10 @@ struct Fake {
     is_full: Cell<bool>,
     /// The memory server gives no core any.
     has_no_room: Cell<bool>,
+    /// Which life of the console there is: none while it is away.
+    console: Cell<Option<u64>>,
+    /// Channels brought to it, and to which life.
+    brought: RefCell<Vec<(ChannelId, u64)>>,
     /// What runs by the monitor's word.
     runs: Cell<Option<DomainId>>,
     peer: RefCell<Option<Peer>>,
@@ -94,8 +102,14 @@ impl MonitorServer for Fake {
         if self.keeps_channels.get() { Err(MonitorError::Busy) } else { Ok(()) }
     }
 
-    async fn announce(&self, _: &Peer, _: u32, _: ChannelId, _: u32) -> Result<(), MonitorError> {
-        Ok(())
+    async fn announce(&self, _: &Peer, _: u32, id: ChannelId, _: u32) -> Result<(), MonitorError> {
+        if id > wiring::BOUND_CHANNELS {
+            return Ok(());
+        }
+        let life = self.console.get().ok_or(MonitorError::NotFound)?;
+        self.brought.borrow_mut().push((id, life));
+        runtime::sleep(BRINGING_NS).await;
+        if self.console.get() == Some(life) { Ok(()) } else { Err(MonitorError::NotFound) }
     }
 
     async fn introduce(&self, _: &Peer, _: u32, _: ChannelId, _: DomainId, _: u64) -> Result<(), MonitorError> {
@@ -122,9 +136,13 @@ impl MonitorServer for Fake {
         }))
     }
 
-    async fn create(&self, _: &Peer, _: u32, _: DomainPlan) -> Result<Created, MonitorError> {
+    async fn create(&self, _: &Peer, _: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
         self.asked.borrow_mut().push(Asked::Create);
-        runtime::sleep(MAKING_NS).await;
+        if plan.name == CONSOLE {
+            self.console.set(Some(plan.generation));
+        }
+        // A program takes longer.
+        runtime::sleep(if plan.name == CONSOLE { BRINGING_NS } else { MAKING_NS }).await;
         if self.is_full.get() && !self.asked.borrow().iter().any(|asked| matches!(asked, Asked::Close(..))) {
             return Err(MonitorError::NoMemory);
         }
@@ -188,10 +206,16 @@ impl NamesServer for Fake {
     }
 }
 
-/// A system with one component.
+/// A system with two components, of which one serves programs.
 fn description() -> System {
-    let component = Component {
-        name: "ip".into(),
+    let components = ["ip", CONSOLE].map(component).into();
+    let uses = vec![Use { contract: "descriptions".into(), server: CONSOLE.into() }];
+    System { components, linux: Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses } }
+}
+
+fn component(name: &str) -> Component {
+    Component {
+        name: name.into(),
         program: "ip".into(),
         core: Placement::default(),
         priority: 1,
@@ -206,9 +230,7 @@ fn description() -> System {
         regions: Vec::new(),
         workers: system::Workers::None,
         handlers: system::Handlers::One,
-    };
-    let linux = Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses: Vec::new() };
-    System { components: vec![component], linux }
+    }
 }
 
 /// Spawn, and a client of it.
@@ -334,6 +356,62 @@ fn spare_channels_make_room_for_a_program() {
         assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
         assert_eq!(fake.asked.take(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
     });
+}
+
+/// A program is made while one of its servers is away, which is brought its channel when it begins
+/// again.
+#[test]
+fn a_program_does_not_wait_for_a_server_that_is_away() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake::default());
+        let (_service, client) = begin(&fake);
+        let _ = client.ready();
+        assert_eq!(client.linux(None, None, 0).await.map(|made| made.domain), Ok(MADE));
+        assert_eq!(fake.brought.take(), []);
+        for life in 2..4 {
+            assert_eq!(client.component(CONSOLE.into(), life, 0).await, Ok(MADE));
+            assert_eq!(fake.brought.take(), [(wiring::RUN_TIME_CHANNELS + 1, life)]);
+        }
+    });
+}
+
+/// A server ends and begins again at any time before, while and after a program is made: each life
+/// is brought the program's channel once, be it a new one or one that an earlier program had.
+#[test]
+fn a_channel_is_brought_to_each_life_of_its_server_once() {
+    const STEP_NS: u64 = MAKING_NS / 8;
+    for (step, away_ns) in (0..16).flat_map(|step| [STEP_NS, 4 * STEP_NS].map(|away_ns| (step, away_ns))) {
+        for is_spare in [false, true] {
+            let brought = runtime::testing::run(brought_beside_a_death(step * STEP_NS, away_ns, is_spare));
+            let to_second = brought.iter().filter(|life| **life == 2).count();
+            assert!(to_second == 1, "spare {is_spare}, dead after {step} steps, {away_ns} ns away: {brought:?}");
+        }
+    }
+}
+
+/// A program is made and the console dies, at that time: to which of its lives the program's
+/// channel was brought.
+async fn brought_beside_a_death(dies_ns: u64, away_ns: u64, is_spare: bool) -> Vec<u64> {
+    let fake = Rc::new(Fake { console: Cell::new(Some(1)), ..Fake::default() });
+    let (service, client) = begin(&fake);
+    let _ = client.ready();
+    if is_spare {
+        let id = wiring::RUN_TIME_CHANNELS + 1;
+        let channels = vec![wiring::plan(id, "descriptions", ("linux-1", 0), (CONSOLE, 0))];
+        let set = ChannelSet { number: 1, core: 0, channels, is_broken: false };
+        assert!(service.linux.borrow_mut().keep(set).is_none());
+    }
+    let (dying, supervisor) = (fake.clone(), client.clone());
+    runtime::spawn(async move {
+        runtime::sleep(dies_ns).await;
+        dying.console.set(None);
+        runtime::sleep(away_ns).await;
+        assert_eq!(supervisor.component(CONSOLE.into(), 2, 0).await, Ok(MADE));
+    });
+    runtime::sleep(MAKING_NS).await;
+    assert_eq!(client.linux(None, None, 0).await.map(|made| made.domain), Ok(MADE));
+    runtime::sleep(10 * MAKING_NS).await;
+    fake.brought.take().into_iter().map(|(_, life)| life).collect()
 }
 
 /// How many lines the log would have had, had each been written.
