@@ -71,7 +71,7 @@ fn ordered(all: &[&'static str], is_meant: impl Fn(&str, &str) -> bool) -> Vec<P
 
 fn run(bench: &Bench, cpus: u32, pairs: Vec<Pair>, times: usize) -> Result<()> {
     let mut random = Random(SEED);
-    serve_on(bench, cpus, |guest| {
+    serve_on(bench, cpus, 1, |guest| {
         let mut whole = serving(guest)?;
         // It ends by itself, as a program runs.
         whole.retain(|name| name != "webd");

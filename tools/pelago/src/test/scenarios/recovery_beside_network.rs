@@ -15,13 +15,14 @@ const VICTIMS: [&str; 4] = ["names", "memory", "console", "supervisor"];
 const FAILURES: [&str; 3] = ["kill", "fault", "hang"];
 const ROUNDS: usize = 2;
 /// How often the supervisor dies in a row.
-const DEATHS_OF_ONE: usize = 12;
+const DEATHS_OF_SUPERVISOR: usize = 12;
 const FILE_BYTES: usize = 1 << 20;
 /// Longer than any stall that ends.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(20);
-/// So many downloads may fail, though none should: seen once in some ten runs, as an empty reply,
-/// and not understood (CAVEATS).
-const AGAIN_MAX: u32 = 1;
+/// So many clients at once need more processes than were there before.
+const CLIENTS: usize = 4;
+/// How often the console dies in a row, so that it is tried again after a second each time.
+const DEATHS_OF_CONSOLE: usize = 6;
 /// Past the guest's own, so that it is the guest that says what did not come back.
 pub const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -29,51 +30,54 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut all: Vec<Scenario> = Vec::new();
     for cpus in [1, 2] {
         all.push(Scenario::shared(4, format!("recovery-beside-network/other/{cpus}"), move |bench| {
-            serve_on(bench, cpus, break_each)
+            serve_on(bench, cpus, 1, break_each)
+        }));
+        all.push(Scenario::shared(4, format!("recovery-beside-network/forks/{cpus}"), move |bench| {
+            serve_on(bench, cpus, CLIENTS, |guest| kill("console", DEATHS_OF_CONSOLE, guest))
         }));
     }
     all.push(Scenario::shared(4, "recovery-beside-network/monitor/1".into(), |bench| {
-        serve_on(bench, 4, break_monitor)
+        serve_on(bench, 4, 1, break_monitor)
     }));
     all.push(Scenario::shared(4, "recovery-beside-network/monitor/3".into(), lose_tcp));
     all
 }
 
-/// One thread downloads again and again, with one connection each time, the other breaks.
-pub fn serve_on(bench: &Bench, cpus: u32, break_some: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
+/// Threads download again and again, with one connection each time, as one breaks something.
+pub fn serve_on(
+    bench: &Bench,
+    cpus: u32,
+    clients: usize,
+    break_some: impl FnOnce(&mut Guest) -> Result<()>,
+) -> Result<()> {
     let page = content(FILE_BYTES);
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         web::fetch(&guest.liveness(), &format!("{address}/ready"), web::READY_LIMIT)?;
         let broken = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let client = scope.spawn(|| {
-                let (mut downloads, mut again) = (0, 0);
-                // Once more after the last failure.
-                loop {
-                    let last = broken.load(Ordering::Acquire);
-                    let got = match web::fetch_once(&format!("{address}/file"), DOWNLOAD_LIMIT) {
-                        Ok(got) => got,
-                        Err(error) if again < AGAIN_MAX => {
-                            again += 1;
-                            println!("     other/{cpus}: download {downloads} is tried again: {error:#}");
-                            continue;
-                        }
-                        Err(error) => return Err(error.context(format!("download {downloads}"))),
-                    };
-                    ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
-                    downloads += 1;
-                    if last {
-                        return Ok(downloads);
-                    }
+        let download_all = || {
+            let mut downloads = 0;
+            // Once more after the last failure.
+            loop {
+                let last = broken.load(Ordering::Acquire);
+                let got = web::fetch_once(&format!("{address}/file"), DOWNLOAD_LIMIT)
+                    .with_context(|| format!("download {downloads}"))?;
+                ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
+                downloads += 1;
+                if last {
+                    return Ok(downloads);
                 }
-            });
+            }
+        };
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..clients).map(|_| scope.spawn(download_all)).collect();
             let outcome = break_some(guest);
             broken.store(true, Ordering::Release);
-            let served = client.join().unwrap_or_else(|_| bail!("the client failed"));
-            let downloads: u32 = all_well(served, [outcome])?;
-            println!("     other/{cpus}: {downloads} downloads meanwhile");
+            let served: Vec<Result<u32>> =
+                clients.into_iter().map(|client| client.join().unwrap_or_else(|_| bail!("a client failed"))).collect();
+            let downloads: u32 = all_well(served.into_iter().sum(), [outcome])?;
+            println!("     {cpus} cores: {downloads} downloads meanwhile");
             Ok(())
         })
     })
@@ -125,9 +129,14 @@ fn break_each(guest: &mut Guest) -> Result<()> {
         }
     }
     // More often than any limit in so short a time once was.
-    for _ in 0..DEATHS_OF_ONE {
-        let reply = guest.control("chaos kill supervisor", CONTROL_LIMIT).context("chaos kill supervisor")?;
-        ensure!(reply.starts_with("ok "), "chaos kill supervisor: {reply}");
+    kill("supervisor", DEATHS_OF_SUPERVISOR, guest)
+}
+
+fn kill(victim: &str, times: usize, guest: &mut Guest) -> Result<()> {
+    let request = format!("chaos kill {victim}");
+    for _ in 0..times {
+        let reply = guest.control(&request, CONTROL_LIMIT).with_context(|| request.clone())?;
+        ensure!(reply.starts_with("ok "), "{request}: {reply}");
     }
     Ok(())
 }
