@@ -10,9 +10,10 @@ use std::time::Duration;
 
 /// Each change is compiled and tested anew: minutes for a small module, hours for a large one.
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
-/// In which the tests of a change have to end, in seconds; one that has them go on for ever is
-/// found.
-const TEST_LIMIT: &str = "60";
+/// Of the tests of a change, as they take beside another's. One that has them go on for ever is
+/// found after so many seconds at least, and so many times what the tests take without a change:
+/// some modules have dozens of those, each of which costs this limit.
+const TESTS: [&str; 4] = ["--minimum-test-timeout=10", "--timeout-multiplier=10", "--jobs=2", "--no-shuffle"];
 /// Reasons are behind it.
 const REASON: &str = " | ";
 /// Begins the reason of a change that tests fail with now and then: as threads happen to run.
@@ -89,7 +90,8 @@ fn run(module: &Module) -> Result<()> {
         bail!(Skip::Cannot(format!("cargo has no `mutants` here: {how}")));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let mut cargo = cargo::command(&["mutants", "--colors=never", "--no-shuffle", "--timeout", TEST_LIMIT]);
+    let mut cargo = cargo::command(&["mutants", "--colors=never"]);
+    cargo.args(TESTS);
     let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
     cargo.args(["--package", &package, "--file", &files, "--test-package", &package]);
     cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
