@@ -490,6 +490,23 @@ mod tests {
     }
 
     #[test]
+    fn a_part_reaches_the_first_for_each_client_of_who_stands_before_it() {
+        let uses = |server: &str| vec![Use { contract: BLOCKS.into(), server: server.into() }];
+        let server = |name: &str, cores: &[u32]| Component {
+            provides: vec![BLOCKS.into()],
+            uses: uses("disk"),
+            ..made(name, cores, &[])
+        };
+        let disk = Component { core: Placement::Every, workers: Workers::Core, ..server("disk", &[]) };
+        let client = |name: &str| Component { uses: uses("front"), ..made(name, &[1], &[]) };
+        let components = vec![disk, server("front", &[1]), client("a"), client("b")];
+        let all = channels(&System { components, ..System::default() }, 2);
+        let shown: Vec<_> = all.iter().map(|it| (it.client.as_str(), it.server.as_str())).collect();
+        let (part, before) = (("disk-1", "disk-0"), ("front", "disk-1"));
+        assert_eq!(shown, [part, part, before, before, ("a", "front"), ("b", "front")]);
+    }
+
+    #[test]
     fn a_dispatcher_is_told_its_program_and_holds_its_own_ends() {
         let system = with_programs();
         let all = channels(&system, 3);
