@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use executor::{
-    Platform, Port, Rank, abort, begin, block_on, is_due, mark, notified, post, register, reserve, sleep_until, spawn,
-    unregister, yield_now,
+    Platform, Port, Rank, abort, abort_all, begin, block_on, is_due, mark, notified, post, register, reserve,
+    sleep_until, spawn, unregister, yield_now,
 };
 
 /// A clock that each sleep moves to its end, and bits that end sleeps, one after the other.
@@ -69,6 +69,35 @@ fn tasks_take_turns_in_their_order() {
     }
     run_all();
     assert_eq!(seen.take(), [0, 1, 2, 0, 1, 2]);
+}
+
+/// Counts its ends; the first one of them starts a task, which has another to end.
+struct Ends(Rc<Cell<u32>>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() == 1 {
+            waits_with(Ends(self.0.clone()));
+        }
+    }
+}
+
+fn waits_with(ends: Ends) {
+    spawn(async move {
+        std::future::pending::<()>().await;
+        drop(ends);
+    });
+}
+
+#[test]
+fn all_tasks_are_ended_and_those_that_their_ends_start() {
+    let ended = Rc::new(Cell::new(0));
+    (0..2).for_each(|_| waits_with(Ends(ended.clone())));
+    run_all();
+    assert_eq!(ended.get(), 0);
+    abort_all();
+    assert_eq!(ended.get(), 3);
 }
 
 #[test]
