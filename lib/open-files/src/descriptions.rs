@@ -204,6 +204,8 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::Poll;
 
+    use channel::{Layout, ServerChannel, Wiring, loopback_memory, loopback_wiring};
+    use contracts::descriptions::copy_words;
     use contracts::files::{Hold, open};
     use contracts::testing::two_programs;
 
@@ -287,6 +289,26 @@ mod tests {
             }
             let mut waits = pin!(fixture.lock(1, 0, true));
             assert!(!is_ready(waits.as_mut()).await, "it waits, as nobody waits for it");
+        });
+    }
+
+    #[test]
+    fn what_is_kept_of_a_file_is_over_when_a_program_maps_it_and_by_no_other_lock() {
+        runtime::testing::run(async {
+            let all = Descriptions::new(8, 0);
+            let [memory] = loopback_memory(Layout { bulk_bytes: 256, ..Layout::default() });
+            let peer = ServerChannel::new(Wiring { peer_set: 4, ..loopback_wiring(memory, false) }).peer().clone();
+            let id = all.table.borrow_mut().add(&peer, File(1), open::READ | open::WRITE);
+            let (held, not_held) = (Some(Hold::Exclusive), None);
+            let cases = [(LockKind::Client, held), (LockKind::Mapped(3), not_held), (LockKind::Mapped(3), held)];
+            let mut over = Vec::new();
+            for (kind, hold) in cases {
+                assert_eq!(all.table.borrow_mut().keep(&peer, id, (Some(0), 100), 0), Ok(0));
+                let lock = Lock { kind, hold, from: 0, to: 9, process: 1 };
+                assert_eq!(all.lock(&peer, id, &lock, false, anything).await, Ok(()));
+                over.push(peer.bulk().load_u32(copy_words::OVER));
+            }
+            assert_eq!(over, [Ok(0), Ok(0), Ok(1)]);
         });
     }
 }
