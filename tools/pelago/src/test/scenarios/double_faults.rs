@@ -7,7 +7,7 @@
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario};
 use crate::test::scenarios::random::Random;
-use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, serve_on};
+use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, UNANSWERED_MAX, serve_on};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -71,7 +71,8 @@ fn ordered(all: &[&'static str], is_meant: impl Fn(&str, &str) -> bool) -> Vec<P
 
 fn run(bench: &Bench, cpus: u32, pairs: Vec<Pair>, times: usize) -> Result<()> {
     let mut random = Random(SEED);
-    serve_on(bench, cpus, 1, |guest| {
+    let loses_card = pairs.iter().any(|(first, second)| [first, second].contains(&&MONITOR));
+    serve_on(bench, cpus, 1, if loses_card { UNANSWERED_MAX } else { 0 }, |guest| {
         let mut whole = serving(guest)?;
         // It ends by itself, as a program runs.
         whole.retain(|name| name != "webd");

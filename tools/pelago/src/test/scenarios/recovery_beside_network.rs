@@ -23,6 +23,12 @@ const DOWNLOAD_LIMIT: Duration = Duration::from_secs(20);
 const CLIENTS: usize = 4;
 /// How often the console dies in a row, so that it is tried again after a second each time.
 const DEATHS_OF_CONSOLE: usize = 6;
+/// A card that goes with its core loses frames, which the peer sends again. The emulator's network,
+/// which is the peer here, was seen not to for 20 s, though it was asked to (`docs/network.md`): so
+/// many downloads that nothing came of are asked for again.
+pub const UNANSWERED_MAX: u32 = 1;
+/// What curl says of such.
+const UNANSWERED: &str = "with 0 bytes received";
 /// Past the guest's own, so that it is the guest that says what did not come back.
 pub const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -30,14 +36,14 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut all: Vec<Scenario> = Vec::new();
     for cpus in [1, 2] {
         all.push(Scenario::shared(4, format!("recovery-beside-network/other/{cpus}"), move |bench| {
-            serve_on(bench, cpus, 1, break_each)
+            serve_on(bench, cpus, 1, 0, break_each)
         }));
         all.push(Scenario::shared(4, format!("recovery-beside-network/forks/{cpus}"), move |bench| {
-            serve_on(bench, cpus, CLIENTS, |guest| kill("console", DEATHS_OF_CONSOLE, guest))
+            serve_on(bench, cpus, CLIENTS, 0, |guest| kill("console", DEATHS_OF_CONSOLE, guest))
         }));
     }
     all.push(Scenario::shared(4, "recovery-beside-network/monitor/1".into(), |bench| {
-        serve_on(bench, 4, 1, break_monitor)
+        serve_on(bench, 4, 1, UNANSWERED_MAX, break_monitor)
     }));
     all.push(Scenario::shared(4, "recovery-beside-network/monitor/3".into(), lose_tcp));
     all
@@ -48,6 +54,7 @@ pub fn serve_on(
     bench: &Bench,
     cpus: u32,
     clients: usize,
+    unanswered_max: u32,
     break_some: impl FnOnce(&mut Guest) -> Result<()>,
 ) -> Result<()> {
     let page = content(FILE_BYTES);
@@ -57,12 +64,18 @@ pub fn serve_on(
         web::fetch(&guest.liveness(), &format!("{address}/ready"), web::READY_LIMIT)?;
         let broken = AtomicBool::new(false);
         let download_all = || {
-            let mut downloads = 0;
+            let (mut downloads, mut unanswered) = (0, 0);
             // Once more after the last failure.
             loop {
                 let last = broken.load(Ordering::Acquire);
-                let got = web::fetch_once(&format!("{address}/file"), DOWNLOAD_LIMIT)
-                    .with_context(|| format!("download {downloads}"))?;
+                let got = match web::fetch_once(&format!("{address}/file"), DOWNLOAD_LIMIT) {
+                    Err(error) if unanswered < unanswered_max && error.to_string().ends_with(UNANSWERED) => {
+                        unanswered += 1;
+                        println!("     download {downloads} is asked for again: {error:#}");
+                        continue;
+                    }
+                    got => got.with_context(|| format!("download {downloads}"))?,
+                };
                 ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
                 downloads += 1;
                 if last {
