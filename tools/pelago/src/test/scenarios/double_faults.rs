@@ -7,7 +7,7 @@
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario};
 use crate::test::scenarios::random::Random;
-use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, UNANSWERED_MAX, serve_on};
+use crate::test::scenarios::recovery_beside_network::{CONTROL_LIMIT, Clients, OF_A_CARD_THAT_IS_LOST, serve_on};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ fn ordered(all: &[&'static str], is_meant: impl Fn(&str, &str) -> bool) -> Vec<P
 fn run(bench: &Bench, cpus: u32, pairs: Vec<Pair>, times: usize) -> Result<()> {
     let mut random = Random(SEED);
     let loses_card = pairs.iter().any(|(first, second)| [first, second].contains(&&MONITOR));
-    serve_on(bench, cpus, 1, if loses_card { UNANSWERED_MAX } else { 0 }, |guest| {
+    serve_on(bench, cpus, if loses_card { OF_A_CARD_THAT_IS_LOST } else { Clients::ONE }, |guest| {
         let mut whole = serving(guest)?;
         // It ends by itself, as a program runs.
         whole.retain(|name| name != "webd");
