@@ -170,17 +170,23 @@ fn who_is_in_the_way_of_a_lock_is_told_to_who_may_ask() {
 #[test]
 fn a_lock_is_free_once_its_holder_has_sent_that_it_closes_the_file() {
     runtime::testing::run(async {
-        let files = Files::new();
-        let (client, [first, second]) = two_programs(|channel| files.all.clients.add(channel));
-        let [own, others] = [&first, &second].map(|program| files.open(program.peer(), 7));
-        let lock = Lock { kind: LockKind::Whole, hold: Some(Hold::Exclusive), from: 0, to: 1, process: 3 };
-        let any = |_: FileId, _: &Lock| Ok(());
-        assert_eq!(files.all.lock(first.peer(), own, &lock, false, any).await, Ok(()));
-        runtime::spawn(first.serve(descriptions::HASH, Rc::new(Closing(files.clone()))));
-        assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Err(Error::WouldBlock));
-        let closes = client.close(own);
-        assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Ok(()));
-        assert_eq!(closes.await, Ok(()));
+        for is_asked_about in [false, true] {
+            let files = Files::new();
+            let (client, [first, second]) = two_programs(|channel| files.all.clients.add(channel));
+            let [own, others] = [&first, &second].map(|program| files.open(program.peer(), 7));
+            let lock = Lock { kind: LockKind::Whole, hold: Some(Hold::Exclusive), from: 0, to: 1, process: 3 };
+            let any = |_: FileId, _: &Lock| Ok(());
+            assert_eq!(files.all.lock(first.peer(), own, &lock, false, any).await, Ok(()));
+            runtime::spawn(first.serve(descriptions::HASH, Rc::new(Closing(files.clone()))));
+            assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Err(Error::WouldBlock));
+            let closes = client.close(own);
+            if is_asked_about {
+                assert_eq!(files.all.blocking_lock(second.peer(), others, &lock, any).await, Ok(None));
+            } else {
+                assert_eq!(files.all.lock(second.peer(), others, &lock, false, any).await, Ok(()));
+            }
+            assert_eq!(closes.await, Ok(()));
+        }
     });
 }
 

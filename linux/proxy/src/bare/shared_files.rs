@@ -130,14 +130,7 @@ async fn claim(file: DescriptionId, inode: u64, wanted: Range<u64>) -> Result<(P
 /// Claims bytes with new memory; gives its number. `None` if others were faster.
 async fn claim_new(claim: &Claim, bytes: &Range<u64>) -> Result<Option<u64>, Failure> {
     let number = system_v::lend(bytes.end - bytes.start).await?;
-    let done = proxy().files_of(claim.0)?.lock(claim.0, lock_of(bytes, Hold::Exclusive, number), false).await;
-    if done.is_err() {
-        let _ = proxy().process.detach_segment(number);
-    }
-    match done {
-        Err(CallError::Server(DescriptionError::WouldBlock)) => Ok(None),
-        other => Ok(other.map(|()| Some(number))?),
-    }
+    claim_with(claim, lock_of(bytes, Hold::Exclusive, number), number, DescriptionError::WouldBlock).await
 }
 
 /// Claims bytes with the memory that others have, when it is filled. `None` if they gave it back
@@ -147,12 +140,19 @@ async fn join(claim: &Claim, bytes: &Range<u64>, number: u64) -> Result<Option<u
     if proxy().process.join_memory(number).await.is_err() {
         return Ok(None);
     }
-    let joined = proxy().files_of(claim.0)?.lock(claim.0, lock_of(bytes, Hold::Shared, number), true).await;
-    if joined.is_err() {
+    claim_with(claim, lock_of(bytes, Hold::Shared, number), number, DescriptionError::NotFound).await
+}
+
+/// Takes a lock on bytes for memory that this process has, and gives that back if it cannot have
+/// the lock. `None` for `lost`: others were faster. Who shares waits until it is filled.
+async fn claim_with(claim: &Claim, lock: Lock, number: u64, lost: DescriptionError) -> Result<Option<u64>, Failure> {
+    let waits = lock.hold == Some(Hold::Shared);
+    let done = proxy().files_of(claim.0)?.lock(claim.0, lock, waits).await;
+    if done.is_err() {
         let _ = proxy().process.detach_segment(number);
     }
-    match joined {
-        Err(CallError::Server(DescriptionError::NotFound)) => Ok(None),
+    match done {
+        Err(CallError::Server(error)) if error == lost => Ok(None),
         other => Ok(other.map(|()| Some(number))?),
     }
 }
