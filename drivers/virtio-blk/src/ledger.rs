@@ -3,8 +3,8 @@
 //!
 //! Invariants: each has a slot with a record in the ring region, and each client's requests have
 //! slots of its own. A command has the slot of the one of its requests that was oldest, and its
-//! requests are a row of sectors of one client. What the
-//! records say is written before the device can know of it:
+//! requests are a row of sectors of one client. What the records say is written before the device
+//! can know of it:
 //!
 //! ```text
 //!          enter              give                    queue's mark

@@ -28,7 +28,8 @@ impl Drop for Beginning<'_> {
 }
 
 impl Service {
-    /// Before the domains of a component are made again: waits until no program is being made.
+    /// Before the domains of a component are made again: waits until no program is being made,
+    /// which ends, as each of its requests to monitors, memory server and servers has a limit.
     /// `None` for what programs do not use.
     pub async fn begin_again(&self, name: &str) -> Option<Beginning<'_>> {
         if self.description.linux.uses.iter().all(|used| used.server != name) {
