@@ -20,7 +20,7 @@ use crate::host::{child, path, port};
 use crate::image::built::Origin;
 use crate::machine::control;
 use crate::test::scenario::Scenario;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
@@ -68,7 +68,7 @@ fn connected(port: u16, limit: Duration) -> Result<BufReader<TcpStream>> {
 }
 
 /// A client's connection.
-trait Client {
+trait Client: Send {
     /// Writes what its write of that number is. An error: it was not acknowledged.
     fn write(&mut self, number: u64) -> Result<()>;
     /// Whether its writes are there up to the last one that was acknowledged, as they were written.
@@ -203,18 +203,16 @@ impl Writing<'_> {
 /// kept then.
 fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Result<()>) -> Result<Kept> {
     let (stop, acknowledged, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let (port, connect) = (run.port, run.connect);
+    // One after the other, and before anything happens: the emulator's own network lets one
+    // connection wait for it, and who is not let in at once comes again after a second, or three.
+    let clients = (0..CLIENTS).map(|client| (run.connect)(run.port, client, ANSWER_LIMIT));
+    let clients = clients.collect::<Result<Vec<_>>>()?;
     let (done, written) = std::thread::scope(|scope| {
-        let clients: Vec<_> = kept
-            .iter()
-            .enumerate()
-            .map(|(client, last)| {
-                let (stop, acknowledged, refused) = (&stop, &acknowledged, &refused);
-                scope.spawn(move || {
-                    keep_writing(move || connect(port, client, ANSWER_LIMIT), *last, stop, acknowledged, refused)
-                })
-            })
-            .collect();
+        let start = |(client, last): (Box<dyn Client>, &u64)| {
+            let (last, stop, acknowledged, refused) = (*last, &stop, &acknowledged, &refused);
+            scope.spawn(move || keep_writing(client, last, stop, acknowledged, refused))
+        };
+        let clients: Vec<_> = clients.into_iter().zip(kept).map(start).collect();
         let done = meanwhile(&mut Writing { run, acknowledged: &acknowledged, refused: &refused });
         stop.store(true, Ordering::Relaxed);
         (done, clients.into_iter().map(|client| client.join()).collect::<Vec<_>>())
@@ -222,7 +220,7 @@ fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Res
     done?;
     let mut kept = [0; CLIENTS];
     for (last, written) in kept.iter_mut().zip(written) {
-        *last = written.unwrap_or_else(|_| bail!("a client failed"))?;
+        *last = written.map_err(|_| anyhow!("a client failed"))?;
     }
     Ok(kept)
 }
@@ -230,13 +228,12 @@ fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Res
 /// One client's writes, until it is told to stop or its connection ends; the last one that was
 /// acknowledged.
 fn keep_writing(
-    connect: impl FnOnce() -> Result<Box<dyn Client>>,
+    mut client: Box<dyn Client>,
     mut last: u64,
     stop: &AtomicBool,
     acknowledged: &AtomicU64,
     refused: &AtomicU64,
-) -> Result<u64> {
-    let mut client = connect()?;
+) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         if client.write(last + 1).is_err() {
             refused.fetch_add(1, Ordering::Relaxed);
@@ -245,5 +242,5 @@ fn keep_writing(
         last += 1;
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }
-    Ok(last)
+    last
 }
