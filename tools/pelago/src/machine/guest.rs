@@ -131,6 +131,8 @@ pub struct Guest {
     kept: Vec<Box<dyn std::any::Any + Send>>,
     /// Where the console is written when the guest goes.
     record: Option<PathBuf>,
+    /// Where the emulator writes frames at the card.
+    frames: Option<PathBuf>,
 }
 
 impl Guest {
@@ -172,6 +174,7 @@ impl Guest {
         let mut guest = Guest::start_heard(command, PROGRAM, "qemu-system-x86", written)?;
         guest.keep(rest);
         guest.program_input = program_input;
+        guest.frames = machine.pcap.clone();
         Ok(guest)
     }
 
@@ -205,8 +208,14 @@ impl Guest {
         std::thread::spawn(move || read_console(output, &sender));
         let input = Input(Arc::new(Mutex::new(input)));
         let (transcript, kept) = (Vec::new(), Vec::new());
-        let status = None;
-        Ok(Guest { child, started, events, input, program_input: None, transcript, status, kept, record: None })
+        let (status, program_input, record, frames) = (None, None, None, None);
+        Ok(Guest { child, started, events, input, program_input, transcript, status, kept, record, frames })
+    }
+
+    /// What the emulator wrote of the frames at the card until now (pcap).
+    pub fn frames(&self) -> Result<Vec<u8>> {
+        let file = self.frames.as_ref().context("frames at this machine's card are not recorded")?;
+        crate::host::files::read(file)
     }
 
     /// Leaves every whole line of the console in a file when the guest goes.

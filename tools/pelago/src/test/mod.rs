@@ -1,6 +1,7 @@
 //! Unit tests, boot scenarios, and what judges them.
 
 pub mod audit;
+pub mod capture;
 pub mod disk;
 pub mod matrix;
 pub mod notes;

@@ -20,7 +20,6 @@
 //! counters of that which outlive the driver. What was lost on the way in shows where the other
 //! side sends it again; that is printed.
 
-mod capture;
 mod client;
 mod content;
 mod faults;
@@ -38,10 +37,10 @@ use crate::image::machine_type::MachineType;
 use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
 use crate::machine::passt;
+use crate::test::capture::{self, Seen};
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
-use capture::Seen;
 use client::{Board, Client, Record};
 use content::Content;
 use faults::{COMPONENTS, Fault, Schedule};

@@ -36,8 +36,14 @@ const STILL_US: u64 = 150_000;
 /// What is sent again was sent so long before at most, as long as it was not sent again before.
 const BEFORE_US: u64 = 1_000_000;
 
+/// A peer that sends nothing for so long, though it was asked for what is missing, has forgotten
+/// it: TCP sends again after a few seconds at most.
+const SILENCE_US: u64 = 5_000_000;
+
 const FIN: u8 = 1;
 const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
 
 /// A frame of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -168,6 +174,55 @@ pub fn stood_still(frames: &[Frame], at_us: u64) -> bool {
     frames.windows(2).any(|two| before.contains(&two[1].at_us) && is_pause(two))
 }
 
+/// On how many connections the peer fell silent: bytes of it are missing, the guest said so after
+/// they were sent last, and for a while they were not sent again. The guest sent none of its own.
+/// (A guest that does not take what comes, or has all and does not answer, is not among them.)
+pub fn silent_peers(frames: &[Frame]) -> usize {
+    let mut open: HashMap<Pair, Asked> = HashMap::new();
+    let mut silent = 0;
+    for frame in frames {
+        let is_guest = frame.bytes.get(6..12) == Some(&GUEST_MAC);
+        let Some(segment) = Segment::of(frame.bytes, is_guest) else { continue };
+        let is_over = segment.flags & (SYN | FIN | RST) != 0;
+        // What ends a connection, or begins the next one with the same ports.
+        if !is_guest
+            && is_over
+            && let Some(asked) = open.remove(&segment.pair)
+        {
+            silent += usize::from(asked.is_silent(frame.at_us));
+        }
+        let asked = open.entry(segment.pair).or_default();
+        if is_guest {
+            asked.guest_sent |= segment.data > 0;
+            (asked.acknowledged, asked.asked_us) = (segment.acknowledged.or(asked.acknowledged), frame.at_us);
+        } else if segment.length() > 0 {
+            (asked.end, asked.sent_us) = (Some(segment.sequence.wrapping_add(segment.length())), frame.at_us);
+        }
+    }
+    let end_us = frames.last().map_or(0, |frame| frame.at_us);
+    silent + open.values().filter(|asked| asked.is_silent(end_us)).count()
+}
+
+/// What the guest lacks of its peer's, on a connection.
+#[derive(Default)]
+struct Asked {
+    /// Behind what the peer sent last, and when.
+    end: Option<u32>,
+    sent_us: u64,
+    /// What the guest acknowledged, and when it sent anything last.
+    acknowledged: Option<u32>,
+    asked_us: u64,
+    guest_sent: bool,
+}
+
+impl Asked {
+    /// Whether the peer owes something until now.
+    fn is_silent(&self, now_us: u64) -> bool {
+        let lacks = self.end.zip(self.acknowledged).is_some_and(|(end, has)| (has.wrapping_sub(end) as i32) < 0);
+        !self.guest_sent && lacks && self.asked_us > self.sent_us && now_us - self.sent_us >= SILENCE_US
+    }
+}
+
 /// Whether a frame of the guest has bytes for a program.
 pub fn has_data(frame: &[u8]) -> bool {
     Segment::of(frame, true).is_some_and(|segment| segment.data > 0)
@@ -177,6 +232,7 @@ pub fn has_data(frame: &[u8]) -> bool {
 struct Segment {
     pair: Pair,
     sequence: u32,
+    acknowledged: Option<u32>,
     window: u16,
     flags: u8,
     data: u32,
@@ -197,9 +253,11 @@ impl Segment {
         } else {
             Pair { port: short(2), peer: address(12), peer_port: short(0) }
         };
+        let long = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| tcp[at + byte]));
         Some(Segment {
             pair,
-            sequence: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
+            sequence: long(4),
+            acknowledged: (tcp[13] & ACK != 0).then(|| long(8)),
             window: short(14),
             flags: tcp[13],
             data: data as u32,
@@ -279,10 +337,10 @@ impl Stream {
 mod tests {
     use super::*;
 
-    const ACK: u8 = 16;
     const PEER: [u8; 6] = [0x52, 0x55, 10, 0, 2, 2];
 
     /// A segment of the guest's port 80 (or to it), with its head only in the record.
+    #[derive(Clone)]
     struct Made {
         is_guest: bool,
         peer_port: u16,
@@ -369,6 +427,46 @@ mod tests {
         assert_eq!(again, [("data", 1, 100), ("data", 150, 100), ("SYN", 0, 0), ("FIN", 250, 0)]);
         assert_eq!((seen.duplicates, seen.peer_again), (0, 1));
         assert_eq!(seen.again[0].to_string(), "data, 100 bytes at 1, from port 80 to 10.0.2.2:5");
+    }
+
+    /// Frames with a pause of so many seconds before each.
+    fn at(mut frames: Vec<u8>, pauses: &[u32]) -> Vec<u8> {
+        let (mut place, mut seconds) = (FILE_HEAD_BYTES, 0);
+        for pause in pauses {
+            seconds += pause;
+            frames[place..place + 4].copy_from_slice(&u32::to_le_bytes(seconds));
+            place += FRAME_HEAD_BYTES + u32::from_le_bytes([8, 9, 10, 11].map(|byte| frames[place + byte])) as usize;
+        }
+        frames
+    }
+
+    #[test]
+    fn a_peer_is_silent_that_was_asked_and_sends_nothing() {
+        let silent = |all: &[Made], pauses: &[u32]| silent_peers(&super::frames(&at(record(all), pauses)).unwrap());
+        let has = |acknowledged| Made { acknowledged, ..guest(5, 1001, ACK, 0) };
+        let opened = || [peer(5, 77, SYN, 0), Made { acknowledged: 78, ..guest(5, 1000, SYN | ACK, 0) }];
+        let request = || peer(5, 78, ACK, 30);
+        let rest = || peer(5, 108, FIN | ACK, 0);
+        // The request was lost, the guest says so, and 20 s later the peer gives up.
+        let forgotten = [&opened()[..], &[request(), has(78), rest()]].concat();
+        assert_eq!(silent(&forgotten, &[0, 0, 0, 1, 19]), 1);
+        // It was late, and came.
+        assert_eq!(silent(&forgotten, &[0, 0, 0, 1, 2]), 0);
+        // The guest has all and does not answer; it does not ask; it does not take what comes.
+        assert_eq!(silent(&[&opened()[..], &[request(), has(108), rest()]].concat(), &[0, 0, 0, 1, 19]), 0);
+        assert_eq!(silent(&[&opened()[..], &[request(), rest()]].concat(), &[0, 0, 0, 20]), 0);
+        assert_eq!(
+            silent(&[&opened()[..], &[request(), has(78), request(), rest()]].concat(), &[0, 0, 0, 1, 1, 19]),
+            0
+        );
+        // It has answered some.
+        let answer = Made { acknowledged: 78, ..guest(5, 1001, ACK, 10) };
+        assert_eq!(silent(&[&opened()[..], &[request(), answer, rest()]].concat(), &[0, 0, 0, 1, 19]), 0);
+        // The record ends, or the ports are used again, before the peer gives up.
+        let other = guest(6, 1, ACK, 10);
+        assert_eq!(silent(&[&opened()[..], &[request(), has(78), other]].concat(), &[0, 0, 0, 1, 19]), 1);
+        let again = [&opened()[..], &[request(), has(78)], &opened()].concat();
+        assert_eq!(silent(&again, &[0, 0, 0, 1, 19, 0]), 1);
     }
 
     #[test]
