@@ -553,87 +553,17 @@ impl<T, A> fmt::Debug for Local<T, A> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[derive(Default)]
-    struct Alone;
-
-    impl Relax for Alone {
-        fn relax(&mut self) {
-            panic!("nobody else is at work");
-        }
-    }
-
-    /// Parts as two domains have them, of two frames each.
-    fn two<A: Allocator>() -> [Local<u64, A>; 2] {
-        let shape = Shape { cores: 2, keys: 1000, frames_each: 2 };
-        let lines: Vec<Line> = (0..shape.bytes::<u64>() / size_of::<Line>()).map(|_| Line::new()).collect();
-        let memory = NonNull::from(lines.leak()).cast();
-        // SAFETY: so many bytes, zero, of which nobody else knows.
-        [0, 1].map(|core| unsafe { local_in(memory, shape, core) }.unwrap())
-    }
-
-    /// As threads have them.
-    fn own() -> [Local<u64>; 2] {
-        locals(2, 1000, 2, || 0).unwrap().try_into().unwrap()
-    }
-
-    fn put<A: Allocator>(local: &mut Local<u64, A>, key: u64, value: u64) -> Result<usize, NoRoom> {
-        local.insert::<Alone>(key, |block| *block = value).map(FrameId::index)
-    }
-
-    fn get<A: Allocator>(local: &Local<u64, A>, key: u64) -> Option<u64> {
-        local.read().get(key).map(|(_, block)| *block)
-    }
-
-    #[test]
-    fn domains_find_what_others_put_into_frames_of_their_own() {
-        let [mut first, mut second] = two::<OfEachCore>();
-        assert_eq!((put(&mut first, 7, 70), put(&mut second, 700, 71)), (Ok(1), Ok(3)));
-        assert_eq!([7, 700, 8].map(|key| get(&first, key)), [Some(70), Some(71), None]);
-        assert_eq!([7, 700, 8].map(|key| get(&second, key)), [Some(70), Some(71), None]);
-        assert_eq!((put(&mut second, 7, 72), get(&first, 7)), (Ok(2), Some(72)));
-        assert_eq!(put(&mut second, 8, 80), Err(NoRoom), "the first one's frame went home");
-        assert_eq!((put(&mut first, 8, 80), put(&mut first, 9, 90)), (Ok(0), Ok(1)));
-        assert_eq!((first.grow(), first.shrink::<Alone>(), first.places()), (Err(NoMemory), false, 4));
-    }
-
-    #[test]
-    fn frames_and_nodes_go_home_to_whom_they_belong() {
-        for [mut first, mut second] in [two::<OfEachCore>(), own()] {
-            // Far from each other: each has its node. The first one takes out what the second put.
-            let filled = [put(&mut second, 7, 1), put(&mut second, 700, 1)];
-            assert_eq!((filled, put(&mut second, 8, 1)), ([Ok(3), Ok(2)], Err(NoRoom)));
-            assert!(first.remove(7) && first.remove(700));
-            first.reclaim::<Alone>();
-            assert_eq!((first.free.len(), first.nodes.free.len()), (2, 2), "the first one's alone");
-            let filled = [put(&mut second, 99, 2), put(&mut second, 999, 2)].map(|place| place.unwrap());
-            assert!(filled.contains(&2) && filled.contains(&3), "{filled:?}");
-        }
-    }
-
-    #[test]
-    fn memory_for_all_of_it_is_as_much_as_lies_in_it() {
-        let shape = Shape { cores: 3, keys: 1 << 13, frames_each: 5 };
-        // Two lines for each core, the root and two nodes for each frame, of nine lines, and frames
-        // of two.
-        assert_eq!(shape.bytes::<u64>(), (3 * 2 + (1 + 3 * 5 * 2) * 9 + 3 * 5 * 2) * size_of::<Line>());
-    }
-
-    #[test]
-    fn with_an_allocator_of_all_a_core_fills_what_others_took_out() {
-        let [mut first, mut second] = two::<OfAll>();
-        let mut filled: Vec<_> = (0..3).map(|key| put(&mut first, key, key)).collect();
-        filled.push(put(&mut second, 3, 3));
-        filled.sort_by_key(|place| place.unwrap());
-        assert_eq!(filled, [Ok(0), Ok(1), Ok(2), Ok(3)]);
-        assert_eq!((put(&mut first, 4, 4), put(&mut second, 4, 4)), (Err(NoRoom), Err(NoRoom)));
-        let last = second.read().get(3).unwrap().0.index();
-        assert!(second.remove(3));
-        assert_eq!(put(&mut first, 4, 4), Err(NoRoom), "it is in the second one's hands");
-        second.reclaim::<Alone>();
-        assert_eq!((put(&mut first, 4, 4), get(&second, 4)), (Ok(last), Some(4)));
-    }
+/// Parts as two domains have them, of two frames each.
+#[cfg(test)]
+#[cfg(not(loom))]
+fn in_domains<A: Allocator>() -> [Local<u64, A>; 2] {
+    let shape = Shape { cores: 2, keys: 1000, frames_each: 2 };
+    let lines: Vec<Line> = (0..shape.bytes::<u64>() / size_of::<Line>()).map(|_| Line::new()).collect();
+    let memory = NonNull::from(lines.leak()).cast();
+    // SAFETY: so many bytes, zero, of which nobody else knows.
+    [0, 1].map(|core| unsafe { local_in(memory, shape, core) }.unwrap())
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -51,6 +51,12 @@ impl Node {
         &self.words[(key >> (BITS * level)) as usize % WORDS]
     }
 
+    /// Whether it is on its way out.
+    #[cfg(test)]
+    pub fn is_sealed(&self) -> bool {
+        self.words.iter().all(|word| word.load(Ordering::Relaxed) == SEALED)
+    }
+
     fn is_empty(&self) -> bool {
         self.words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
@@ -218,3 +224,6 @@ impl Tree {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

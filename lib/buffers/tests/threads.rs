@@ -87,9 +87,12 @@ fn one_core_grows_and_shrinks_and_several_do_not() {
     assert!(local.remove(3) && !local.remove(3) && local.remove(5));
     assert!(local.shrink::<Yield>() && local.shrink::<Yield>() && !local.shrink::<Yield>());
     assert_eq!((0..local.places()).filter(|place| local.at(*place).is_some()).count(), 8);
-    local.grow().unwrap();
-    put(&mut local, 3, 2).unwrap();
-    assert_eq!(local.places(), 10, "what was given back is a place again");
+    for key in [3, 5] {
+        local.grow().unwrap();
+        put(&mut local, key, 2).unwrap();
+        assert_eq!(local.places(), 10, "what was given back is a place again");
+    }
+    assert_eq!([3, 5].map(|key| version(local.read().get(key).unwrap().1, key)), [2, 2]);
     let mut two = locals(2, 1000, 1, || [0; 512]).unwrap();
     assert_eq!((two[0].grow(), two[0].shrink::<Yield>()), (Err(NoMemory), false));
 }
