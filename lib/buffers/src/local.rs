@@ -450,8 +450,7 @@ impl<T, A: Allocator> Local<T, A> {
             return Err(NoRoom);
         }
         let wanted = self.shared.tree.depth();
-        if self.nodes.free.len() < wanted
-            && self.blank.is_some()
+        if self.blank.is_some()
             && let Some(shared) = Arc::get_mut(&mut self.shared)
         {
             shared.add_nodes(self.core, &mut self.nodes, wanted).map_err(|_| NoRoom)?;

@@ -53,6 +53,7 @@ impl Node {
 
     /// Whether it is on its way out.
     #[cfg(test)]
+    #[cfg(not(loom))]
     pub fn is_sealed(&self) -> bool {
         self.words.iter().all(|word| word.load(Ordering::Relaxed) == SEALED)
     }
@@ -103,7 +104,7 @@ impl Memory for Tree {
 /// Levels of a tree of so many keys.
 fn levels(keys: u64) -> u32 {
     let mut levels = 1;
-    while BITS * levels < u64::BITS && keys > 1 << (BITS * levels) {
+    while 1u64.checked_shl(BITS * levels).is_some_and(|below| keys > below) {
         levels += 1;
     }
     levels

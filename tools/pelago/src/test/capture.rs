@@ -1,5 +1,6 @@
 //! What the record of the card's frames (pcap, by the emulator's filter-dump) says about TCP: what
-//! was sent a second time, by whom.
+//! was sent a second time, by whom ([`look`]), and what was not, though it was asked for
+//! ([`silent_peers`]).
 //!
 //! - A segment is *sent again* if it has a SYN, a FIN or data of which a part was sent before on
 //!   the same connection. What fills a gap in the record is new: the card may not have sent it.

@@ -25,7 +25,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
 use std::io::BufReader;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,9 +59,9 @@ struct Server {
     connect: Connect,
 }
 
-/// A stream to the server at that port of the host, whose answers are waited for that long.
+/// A stream to the server at that port of the host; it and its answers are waited for that long.
 fn connected(port: u16, limit: Duration) -> Result<BufReader<TcpStream>> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
+    let stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), limit).context("no connection")?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(limit))?;
     Ok(BufReader::new(stream))
@@ -206,7 +206,8 @@ fn write(run: &mut Run, kept: &Kept, meanwhile: impl FnOnce(&mut Writing) -> Res
     // One after the other, and before anything happens: the emulator's own network lets one
     // connection wait for it, and who is not let in at once comes again after a second, or three.
     let clients = (0..CLIENTS).map(|client| (run.connect)(run.port, client, ANSWER_LIMIT));
-    let clients = clients.collect::<Result<Vec<_>>>()?;
+    let clients: Result<Vec<_>> = clients.collect();
+    let clients = clients.map_err(|error| anyhow!("{error:#}:\n{}", run.running.said().join("\n")))?;
     let (done, written) = std::thread::scope(|scope| {
         let start = |(client, last): (Box<dyn Client>, &u64)| {
             let (last, stop, acknowledged, refused) = (*last, &stop, &acknowledged, &refused);

@@ -28,6 +28,7 @@ const FORKERS: Clients = Clients { count: 4, ..Clients::ONE };
 pub const OF_A_CARD_THAT_IS_LOST: Clients = Clients { unanswered_max: 1, ..Clients::ONE };
 /// What curl says of such.
 const UNANSWERED: &str = "with 0 bytes received";
+
 /// Clients of the host at once.
 #[derive(Clone, Copy)]
 pub struct Clients {
