@@ -21,6 +21,9 @@ pub mod open {
     pub const NO_FOLLOW: u32 = 128;
     /// To name something, whatever it is, and for nothing else: with NO_FOLLOW a symbolic link too.
     pub const PLACE: u32 = 256;
+    /// For memory of the file, not for a descriptor: the client's locks stay when it is closed, as
+    /// at the end of a mapping.
+    pub const MAPPING: u32 = 512;
 }
 
 /// A freshly opened description.

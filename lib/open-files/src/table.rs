@@ -34,6 +34,8 @@ pub struct Open<T> {
     pub writes: bool,
     /// Each write goes to the end.
     pub appends: bool,
+    /// It is of a mapping: no lock goes with it but its own.
+    is_mapping: bool,
     /// Directory and name by which it was opened, of a file.
     pub name: Option<(FileId, String)>,
     holders: Holders,
@@ -122,6 +124,7 @@ impl<T: Target> Table<T> {
             reads: flags & open::READ != 0,
             writes: flags & open::WRITE != 0,
             appends: flags & open::APPEND != 0,
+            is_mapping: flags & open::MAPPING != 0,
             name: None,
             holders: Holders::of(peer.id()),
         };
@@ -215,8 +218,8 @@ impl<T: Target> Table<T> {
         let is_last = open.holders.is_empty();
         let mut freed_locks = false;
         if let Some(file) = open.target.file() {
-            let holds_no_more = was_held && !open.holders.contains(client);
-            freed_locks |= holds_no_more && self.locks.release(file, Owner::Client(client));
+            let is_closed = was_held && !open.is_mapping && !open.holders.contains(client);
+            freed_locks |= is_closed && self.locks.release(file, Owner::Client(client));
             freed_locks |= is_last && self.locks.release(file, Owner::Description(id));
         }
         let last = if is_last { self.open.remove(&id).map(|open| open.target) } else { None };
@@ -301,6 +304,17 @@ mod tests {
         let (mut table, (peer, bulk)) = (Table::new(16, 0), client(4));
         let id = table.add(&peer, File(FILE), open::READ | open::WRITE);
         (table, peer, bulk, id)
+    }
+
+    #[test]
+    fn locks_of_a_client_go_with_a_descriptor_and_not_with_a_mapping() {
+        let (mut table, peer, _, id) = fixture();
+        let lock = Lock { kind: LockKind::Client, hold: Some(Hold::Exclusive), from: 0, to: 9, process: 1 };
+        table.locks.set(FILE, Owner::Client(peer.id()), &lock).unwrap();
+        let others = table.add(&peer, File(FILE), open::READ | open::MAPPING);
+        let released = table.release(peer.id(), others, false);
+        assert!(released.was_held && !released.freed_locks && released.last.is_some());
+        assert!(table.release(peer.id(), id, false).freed_locks);
     }
 
     fn is_over(bulk: &Bulk, words: u32) -> bool {
