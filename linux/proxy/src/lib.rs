@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+pub mod backings;
 pub mod block_cache;
 pub mod calls;
 pub mod descriptors;

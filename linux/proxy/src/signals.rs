@@ -127,6 +127,7 @@ pub mod code {
     pub const SI_TIMER: i32 = -2;
     pub const SI_TKILL: i32 = -6;
     pub const SI_KERNEL: i32 = 0x80;
+    pub const BUS_ADRERR: i32 = 2;
     pub const CLD_EXITED: i32 = 1;
     pub const CLD_KILLED: i32 = 2;
     pub const CLD_STOPPED: i32 = 5;

@@ -12,6 +12,7 @@ use abi::ProgramRegisters;
 use contracts::process::capability;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::backings::Backings;
 use crate::descriptors::Descriptors;
 use crate::epoll::Interests;
 use crate::errno::Errno;
@@ -24,7 +25,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0013;
+pub const VERSION: u64 = 0x5045_4c41_5354_0014;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -100,6 +101,8 @@ pub struct ProcessState {
     pub child_has_all: u64,
     /// What of the memory map belongs to files.
     pub pieces: Pieces,
+    /// What of it is read from files as it is touched.
+    pub backings: Backings,
     /// Descriptors.
     pub descriptors: Descriptors,
     /// Epoll sets.
@@ -136,6 +139,9 @@ pub struct ThreadState {
     pub robust_at: u64,
     /// Name as prctl gives it.
     pub name: [u8; 16],
+    /// Memory that its call would have read, and that was paged out: first byte and the one after
+    /// the last; equal if there was none.
+    pub missed: [u64; 2],
     /// Mask and pending signals.
     pub signals: ThreadSignals,
 }

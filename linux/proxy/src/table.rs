@@ -43,7 +43,7 @@ macro_rules! for_each_call {
             waits { io::seek(descriptor, offset, whence).await }, Full;
           9 Mmap "mmap" (start, bytes, access, flags, descriptor, offset)
             waits { mapping::mmap([start, bytes, access, flags, descriptor, offset]).await },
-            Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; at most 65,530 areas, 256 of them such bytes");
+            Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file, save where it was cut and is read as it is touched; at most 65,530 areas, 256 of them such bytes");
          10 Mprotect "mprotect" (start, bytes, access)
             tries { mapping::try_mprotect(start, bytes, access) }
             or waits { Box::pin(shared_files::change(start, bytes, || mapping::mprotect(start, bytes, access))).await },
@@ -85,7 +85,7 @@ macro_rules! for_each_call {
             tries { shared_files::change_unshared(start, bytes, || mapping::msync(start, bytes, flags)) }
             or waits { Box::pin(shared_files::synchronize(start, bytes, flags)).await }, Full;
          27 Mincore "mincore" (start, bytes, pages_at)
-            immediate { mapping::mincore(start, bytes, pages_at) }, Partial("every mapped page counts as present");
+            immediate { mapping::mincore(start, bytes, pages_at) }, Partial("what of a file was not touched yet counts as absent, all else as present");
          28 Madvise "madvise" (start, bytes, advice)
             immediate { mapping::madvise(start, bytes, advice) },
             Full;
@@ -297,7 +297,7 @@ macro_rules! for_each_call {
         148 SchedRrGetInterval "sched_rr_get_interval" (id, interval_at)
             tries { scheduling::of_own(id, || scheduling::interval(interval_at)) }
             or waits { scheduling::of_another(id, || scheduling::interval(interval_at)).await }, Full;
-        149 Mlock "mlock" (start, bytes) immediate { Ok(0) }, Partial("accepted: memory is never paged out");
+        149 Mlock "mlock" (start, bytes) immediate { Ok(0) }, Partial("accepted: what the program can write is never paged out");
         150 Munlock "munlock" (start, bytes) immediate { Ok(0) }, Full;
         151 Mlockall "mlockall" (flags) immediate { mapping::lock_all(flags) }, Full;
         152 Munlockall "munlockall" () immediate { Ok(0) }, Full;

@@ -12,6 +12,8 @@ pub enum Failure {
     Errno(Errno),
     /// A signal came first; the call may start again after its handler if that says SA_RESTART.
     Interrupted,
+    /// What it needs is there now: the program makes it again.
+    Again,
 }
 
 /// What a Linux call gives.

@@ -8,13 +8,14 @@ use contracts::descriptions::DescriptionId;
 use contracts::files::{self, Name, open};
 use personality::Errno;
 use personality::descriptors::server;
-use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
+use personality::image::{HEAD_BYTES, Image, Part, interpreter_path, plan};
 use personality::memory::{PAGE, protection, round_up};
 
 use super::errors::Failure;
 use super::fd::close_id;
 use super::input_output::read_at;
 use super::mapping;
+use super::paging;
 use super::places::{Place, whole};
 use super::proxy::proxy;
 use super::user::{self, Target, with_state};
@@ -88,6 +89,9 @@ impl Opened {
         for part in &image.parts {
             let (start, end) = (base + part.start, base + part.end);
             let copies = protection::READ | protection::WRITE;
+            if self.back(part, start, end).await? {
+                continue;
+            }
             // All that is read is written at once: pages that are there cost no fault each.
             let filled = round_up(base + part.data + part.file_bytes).map_or(end, |at| at.clamp(start, end));
             mapping::map_filled(start, filled, copies)?;
@@ -101,6 +105,17 @@ impl Opened {
             }
         }
         Ok(())
+    }
+
+    /// Maps a part so that it is read as it is touched, if it is all of the file, and large.
+    async fn back(&self, part: &Part, start: u64, end: u64) -> Result<bool, Failure> {
+        let before = part.data - part.start;
+        let is_whole = round_up(before + part.file_bytes) == Some(end - start);
+        let offset = part.file_offset.checked_sub(before).filter(|offset| is_whole && offset.is_multiple_of(PAGE));
+        let Some(offset) = offset else { return Ok(false) };
+        let Some(file) = paging::file(self.id, end - start, part.protection).await else { return Ok(false) };
+        file.map(start, end, part.protection, offset)?;
+        Ok(true)
     }
 
     /// Gives the file back.

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use personality::Errno;
+use personality::backings::is_resident;
 use personality::descriptors::Description;
 use personality::flags::*;
 use personality::mapping::{Advice, check_access, is_shared};
@@ -16,6 +17,7 @@ use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
 use super::input_output::{REGULAR, opened, read_at, status_of};
+use super::paging;
 use super::shared_files;
 use super::system_v;
 use super::user::{self, Target, with_state};
@@ -51,6 +53,7 @@ fn drop_if_unused(segment: u64, near: u64) -> bool {
                 state.heap_segment = 0;
             }
         });
+        paging::drop_backing(segment);
         let _ = sys::cap_drop(Handle(segment));
     }
     is_used
@@ -138,7 +141,7 @@ fn secret() -> u64 {
 /// Maps a part of a segment as an area, where nothing is.
 pub fn map_segment(area: Area) -> Result<(), Errno> {
     with_state(|state| state.memory.check(&area))?;
-    if area.segment != 0 {
+    if area.segment != 0 && !area.is_out() {
         let (segment, access) = (Handle(area.segment), area.protection.into());
         sys::range_map(Handle::SELF_RANGE, area.start, segment, area.first_page, area.pages(), access)
             .map_err(|_| Errno::ENOMEM)?;
@@ -163,7 +166,7 @@ pub fn unmap_untold(start: u64, end: u64) -> Result<Vec<Area>, Errno> {
         with_state(|state| state.memory.remove(start, end, |area| pieces.push(*area)))?;
     }
     pieces.retain(|piece| piece.segment != 0);
-    for piece in &pieces {
+    for piece in pieces.iter().filter(|piece| !piece.is_out()) {
         // SAFETY: the table said this is the program's memory; the proxy keeps no slice of it
         // across a change of the map.
         let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, piece.start, piece.pages()) };
@@ -184,6 +187,9 @@ pub fn protect(start: u64, end: u64, access: u32) -> Result<(), Errno> {
         state.memory.protect(start, end, access, |area, before| {
             if area.segment == 0 {
                 return if access == 0 { Ok(()) } else { open(area, before, heap, access) };
+            }
+            if area.is_out() {
+                return Ok(());
             }
             // SAFETY: the program's own memory; the proxy reaches it only as the table allows,
             // which changes along.
@@ -302,8 +308,26 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         let take = || unmap(replaced.start, replaced.end).map(|()| 0).map_err(Failure::from);
         Box::pin(shared_files::change(replaced.start, bytes, take)).await?;
     }
-    let start = place.take()?;
+    let backing = match &file {
+        Some(found) => paging::file(found.id, covered, access).await,
+        None => None,
+    };
+    let start = match place.take() {
+        Ok(start) => start,
+        Err(errno) => {
+            backing.inspect(paging::File::close_if_unused);
+            return Err(errno.into());
+        }
+    };
     let end = start + bytes;
+    if let Some(backing) = backing {
+        backing.map(start, start + covered, access, offset)?;
+        if let Err(errno) = map_zeroed(start + covered, end, access) {
+            unmap(start, start + covered)?;
+            return Err(errno.into());
+        }
+        return Ok(start);
+    }
     let Some(found) = file else {
         if is_shared {
             map_common(start, end, access)?;
@@ -349,6 +373,7 @@ pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
     }
     if access & protection::WRITE != 0 {
         with_state(|state| state.may_open(start..end))?;
+        paging::need(start, end)?;
     }
     if start < end {
         protect(start, end, access)?;
@@ -362,7 +387,7 @@ fn growing_from(address: u64) -> Result<u64, Errno> {
     if (start..STACK_TOP).contains(&address) { Ok(start) } else { Err(Errno::EINVAL) }
 }
 
-/// mlock2: memory is never paged out.
+/// mlock2: what the program can write is never paged out.
 pub fn lock(flags: u64) -> Outcome {
     const ON_FAULT: u64 = 1;
     only(flags, ON_FAULT)?;
@@ -407,8 +432,12 @@ pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
     if is_there { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
-/// Makes an area zeroes, if it is the program's own and of no file.
+/// Makes an area zeroes, if it is the program's own and of no file, or lets go of what the file
+/// still has.
 fn discard(area: &Area) -> Result<(), Errno> {
+    if is_resident(area) {
+        paging::page_out_part(area);
+    }
     if !area.is_anonymous() || area.segment == 0 {
         return Ok(());
     }
@@ -442,7 +471,7 @@ pub fn msync(start: u64, bytes: u64, flags: u64) -> Outcome {
     if is_there { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
-/// mincore: what is mapped is there when it is touched, and never paged out.
+/// mincore: only what is of a file may be paged out; all else is there when it is touched.
 pub fn mincore(start: u64, bytes: u64, at: u64) -> Outcome {
     if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL.into());
@@ -454,7 +483,13 @@ pub fn mincore(start: u64, bytes: u64, at: u64) -> Outcome {
     if !with_state(|state| state.memory.allows(start, end - start, 0)) {
         return Err(Errno::ENOMEM.into());
     }
-    user::with_bytes_mut(at, (end - start) / PAGE, |places| places.fill(1))?;
+    let out: Vec<Area> = with_state(|state| state.memory.parts(start, end).filter(Area::is_out).collect());
+    user::with_bytes_mut(at, (end - start) / PAGE, |places| {
+        places.fill(1);
+        for part in &out {
+            places[((part.start - start) / PAGE) as usize..((part.end - start) / PAGE) as usize].fill(0);
+        }
+    })?;
     Ok(0)
 }
 
@@ -474,6 +509,9 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
         return Ok(old);
     }
     with_state(|state| state.may_map(new_end - old_end, 0..0, area.is_data()))?;
+    // What grows or moves is the program's own from then on.
+    paging::keep(old, old_end)?;
+    let area = with_state(|state| state.memory.find(old).copied()).ok_or(Errno::EFAULT)?;
     if area.common != 0 {
         // There is no more of it, here or elsewhere.
         return Err(Errno::ENOMEM.into());

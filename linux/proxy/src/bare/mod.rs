@@ -19,6 +19,7 @@ mod locks;
 mod mapping;
 mod messages;
 mod own_files;
+mod paging;
 mod places;
 mod poll;
 mod process;

@@ -15,7 +15,7 @@ use personality::block_cache::BlockCache;
 use personality::descriptors::server;
 use personality::epoll::Candidates;
 use personality::read_ahead::ReadAhead;
-use personality::state::PARENT_UNKNOWN;
+use personality::state::{PARENT_UNKNOWN, ProcessState};
 use runtime::{Start, Watch, WireError};
 
 use super::fast_io::Begun;
@@ -251,8 +251,9 @@ impl Proxy {
     /// holds some, which a child has to be given.
     pub fn heritable(&'static self) -> impl Iterator<Item = (u32, &'static DescriptionsClient)> {
         let used = |number: &u32| {
-            let of_pieces = server::keeps_files(*number) && with_state(|state| !state.pieces.is_empty());
-            of_pieces || with_state(|state| state.descriptors.uses(*number))
+            let are_mapped = |state: &mut ProcessState| !state.pieces.is_empty() || !state.backings.is_empty();
+            server::keeps_files(*number) && with_state(are_mapped)
+                || with_state(|state| state.descriptors.uses(*number))
         };
         let servers = [server::FS, server::PROCESS, server::TCP, server::VOLUME].into_iter().filter(used);
         servers.filter_map(|number| Some((number, self.server(number).ok()?)))

@@ -27,6 +27,7 @@ use super::errors::{Failure, Outcome};
 use super::fd::close_id;
 use super::input_output::{read_raw, status_of};
 use super::mapping::{self, Place};
+use super::paging;
 use super::proxy::{Turn, proxy};
 use super::syscall::{log_once, log_refused};
 use super::system_v;
@@ -108,7 +109,7 @@ impl Drop for Claim {
 /// filled.
 async fn claim(file: DescriptionId, inode: u64, wanted: Range<u64>) -> Result<(Piece, bool), Failure> {
     let files = proxy().files_of(file)?;
-    let claim = Claim(files.reopen(file, how::READ | how::WRITE).await?.id);
+    let claim = Claim(files.reopen(file, how::READ | how::WRITE | how::MAPPING).await?.id);
     for _ in 0..CLAIMS_MAX {
         let first = files.blocking_lock(claim.0, lock_of(&wanted, Hold::Exclusive, 0)).await?;
         let (bytes, held) = match first {
@@ -216,9 +217,12 @@ async fn map_pieces(found: &Description, place: Place, access: u32, offset: u64,
         parts.get(run).await?;
     }
     let size = status_of(found.id).await?.size;
-    let start = place.take()?;
-    let is_new = |run: &Run| run.piece.is_none_or(|piece| new.contains(&piece));
-    let laid = lay(&runs, (start, offset), size, (access, &is_new), &mut parts);
+    let is_copied = !is_writer && runs.iter().any(|run| run.piece.is_none());
+    let covered = round_up(size.saturating_sub(offset)).unwrap_or(u64::MAX).min(place.bytes);
+    let file = if is_copied { paging::file(found.id, covered, access).await } else { None };
+    let start = place.take().inspect_err(|_| file.iter().for_each(paging::File::close_if_unused))?;
+    let is_new = |run: &Run| run.piece.map_or(file.is_none(), |piece| new.contains(&piece));
+    let laid = lay(&runs, (start, offset), (size, file.as_ref()), (access, &is_new), &mut parts);
     let made = match laid {
         Ok(()) => fill(found.id, &runs, (start, offset), (access, &is_new)).await,
         Err(errno) => Err(errno.into()),
@@ -295,12 +299,12 @@ impl Parts {
     }
 }
 
-/// Maps runs one after the other: what is filled with the access that is wanted, what is new so
-/// that it can be filled.
+/// Maps runs one after the other: what is filled, or backed by the file, with the access that is
+/// wanted, what is new so that it can be filled.
 fn lay(
     runs: &[Run],
     (start, offset): (u64, u64),
-    size: u64,
+    (size, file): (u64, Option<&paging::File>),
     (access, is_new): (u32, &dyn Fn(&Run) -> bool),
     parts: &mut Parts,
 ) -> Result<(), Errno> {
@@ -309,8 +313,11 @@ fn lay(
         let Some(piece) = run.piece else {
             let (at, end) = (start + (run.bytes.start - offset), start + (run.bytes.end - offset));
             let covered = round_up(size.saturating_sub(run.bytes.start)).unwrap_or(u64::MAX).min(end - at);
-            mapping::map_filled(at, at + covered, first)?;
-            mapping::map_zeroed(at + covered, end, first)?;
+            match file {
+                Some(file) => file.map(at, at + covered, access, run.bytes.start)?,
+                None => mapping::map_filled(at, at + covered, first)?,
+            }
+            mapping::map_zeroed(at + covered, end, if file.is_some() { access } else { first })?;
             continue;
         };
         for part in parts_of(run, &piece) {

@@ -18,6 +18,7 @@ use personality::signals::{
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
 use super::input_output::description;
+use super::paging;
 use super::process;
 use super::proxy::proxy;
 use super::threads;
@@ -27,13 +28,22 @@ use super::user::{self, Target, with_signals, with_state, with_thread};
 use super::wait::{sleep_until, until_signalled};
 use zerocopy::IntoBytes;
 
+/// The processor's vector for memory that is not there, or not for that.
+const PAGE_FAULT: u64 = 14;
+
 /// A fault of the program, a notification while it ran, or the end of its slice.
 pub fn upcall(exception: &ExceptionInfo) {
     match exception.vector {
         ExceptionInfo::NOTIFICATION | ExceptionInfo::PREEMPTION => {}
+        ExceptionInfo::NO_MEMORY if paging::relieve() => {}
         ExceptionInfo::NO_MEMORY => {
             out_of_memory(with_state(|state| state.process));
             process::end(Ended::Signalled(SIGKILL));
+        }
+        PAGE_FAULT if paging::is_out(exception.address) => {
+            if !paging::fault(exception.address) {
+                return;
+            }
         }
         vector => fault(vector, exception),
     }
@@ -105,7 +115,7 @@ fn fault(vector: u64, exception: &ExceptionInfo) {
     const ABSENT: i32 = 1;
     let rip = entry::registers().rip;
     let (signal, code, address) = match vector {
-        14 => {
+        PAGE_FAULT => {
             let mapped = with_state(|state| state.memory.find(exception.address).is_some());
             (SIGSEGV, if mapped { ACCESS } else { ABSENT }, exception.address)
         }

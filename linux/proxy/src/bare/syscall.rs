@@ -22,9 +22,9 @@ use super::input_output as io;
 use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
-    attributes, counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, poll,
-    process, process_handles, scheduling, shared_files, signals, sockets, system_v, threads, time, timers, transfer,
-    unnamed,
+    attributes, counters, entry, exec, fast_io, fd, files, fork, futex, identity, locks, mapping, messages, paging,
+    poll, process, process_handles, scheduling, shared_files, signals, sockets, system_v, threads, time, timers,
+    transfer, unnamed,
 };
 
 /// How to go back to the program.
@@ -55,16 +55,20 @@ pub fn serve() -> Return {
     };
     let effect = call.effect();
     let outcome = match dispatch_fast(call, &arguments) {
+        Some(outcome) if paging::has_missed(&outcome) => match threads::await_answer(call, paging::page_in_missed()) {
+            Ok(outcome) => outcome,
+            Err(leave) => return leave,
+        },
         Some(outcome) => outcome,
         None if threads::is_alone() => {
             threads::stop_sharing_if_alone();
-            runtime::block_on(threads::alone(pin!(answer(call, arguments))))
+            runtime::block_on(threads::alone(pin!(answer_in_memory(call, arguments))))
         }
         None if effect == Effect::EndsThread => return threads::end(),
         None => {
             let waited = match sleeps(call, &arguments) {
                 Some(line) => Err(threads::sleep(call, line)),
-                None => threads::answer(call, Box::pin(answer(call, arguments))),
+                None => threads::answer(call, Box::pin(answer_in_memory(call, arguments))),
             };
             match waited {
                 Ok(outcome) => outcome,
@@ -82,6 +86,13 @@ pub fn serve() -> Return {
     leave
 }
 
+/// Answers a call that needs a server or time. What it needs of memory that is paged out is paged
+/// in, and the program makes the call again.
+async fn answer_in_memory(call: Call, arguments: [u64; 6]) -> Outcome {
+    let outcome = answer(call, arguments).await;
+    if paging::has_missed(&outcome) { Box::pin(paging::page_in_missed()).await } else { outcome }
+}
+
 /// Puts what came of a call where the program finds it.
 #[inline]
 pub fn settle(effect: Effect, outcome: Outcome) -> Return {
@@ -90,6 +101,7 @@ pub fn settle(effect: Effect, outcome: Outcome) -> Return {
         Ok(value) => entry::set_return_value(value),
         Err(Failure::Errno(errno)) => entry::set_return_value(errno.to_result()),
         Err(Failure::Interrupted) => interrupted(),
+        Err(Failure::Again) => entry::restart_syscall(SYSCALL_BYTES),
     }
     Return::Quick
 }

@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::ptr::NonNull;
 use core::task::Waker;
 
@@ -294,14 +294,49 @@ fn put_aside(is_exact: bool, becomes: impl FnOnce(&mut Threads, usize)) {
 /// Answers a call of the current thread. `Err` if it has to wait: the next one that is ready went
 /// on then.
 pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Result<Outcome, Return> {
-    let (place, task) = (current(), runtime::reserve());
+    let place = current();
+    begin_wait(place, answer, move |thread, outcome| thread.outcome = Some((call, outcome)));
+    match with(|threads| threads.thread(place).outcome.take()) {
+        Some((_, outcome)) => Ok(outcome),
+        None => {
+            put_aside(false, |_, _| ());
+            Err(run_next())
+        }
+    }
+}
+
+/// The same for a call that is seldom waited for, however many threads there are.
+pub fn await_answer(call: Call, work: impl Future<Output = Outcome> + 'static) -> Result<Outcome, Return> {
+    if is_alone() { Ok(runtime::block_on(alone(pin!(work)))) } else { answer(call, Box::pin(work)) }
+}
+
+/// Has the current thread wait for something before it goes on with exactly its registers. Gives
+/// `false` if another one went on then.
+pub fn wait_exactly(work: Pin<Box<dyn Future<Output = ()>>>) -> bool {
+    let place = current();
+    begin_wait(place, work, |_, ()| ());
+    let is_done = with(|threads| threads.thread(place).task.is_none());
+    if !is_done {
+        put_aside(true, |_, _| ());
+        run_next();
+    }
+    is_done
+}
+
+/// Polls what a thread waits for, here once, and then as a task; `end` gives it what came of it.
+fn begin_wait<T: 'static>(
+    place: usize,
+    work: Pin<Box<dyn Future<Output = T>>>,
+    end: impl FnOnce(&mut Thread, T) + 'static,
+) {
+    let task = runtime::reserve();
     with(|threads| threads.thread(place).task = Some(task));
     let answered = async move {
-        let outcome = on_behalf(place, answer).await;
+        let outcome = on_behalf(place, work).await;
         let waited = with(|threads| {
             let thread = threads.thread(place);
             (thread.task, thread.waker) = (None, None);
-            thread.outcome = Some((call, outcome));
+            end(thread, outcome);
             let waited = thread.is_aside;
             if waited {
                 threads.ready.push_back(place);
@@ -314,13 +349,6 @@ pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Res
     };
     // It is polled here once, with the registers where they are: many calls wait for nothing.
     runtime::begin(task, Box::pin(answered));
-    match with(|threads| threads.thread(place).outcome.take()) {
-        Some((_, outcome)) => Ok(outcome),
-        None => {
-            put_aside(false, |_, _| ());
-            Err(run_next())
-        }
-    }
 }
 
 /// The current thread sleeps in a call, and the next one that is ready goes on.

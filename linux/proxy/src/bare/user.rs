@@ -8,18 +8,19 @@
 //! neither wait nor keep them ([`with_bytes`]); what is kept across an await is where they are
 //! ([`Target`], [`Source`]), and each use looks at the map again.
 
+use abi::Handle;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::slice;
 
 use personality::Errno;
-use personality::memory::{PAGE, STATE_BASE, protection};
+use personality::memory::{Area, PAGE, STATE_BASE, protection};
 use personality::signals::{Signals, ThreadSignals};
 use personality::state::{ProcessState, StateBlock, ThreadState};
 use system::file_name;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::threads;
+use super::{paging, threads};
 
 fn block() -> *mut StateBlock {
     STATE_BASE as *mut StateBlock
@@ -64,7 +65,24 @@ pub fn first_thread() -> *mut ThreadState {
 }
 
 fn check(address: u64, bytes: u64, needs: u32) -> Result<(), Errno> {
-    if with_state(|state| state.memory.allows(address, bytes, needs)) { Ok(()) } else { Err(Errno::EFAULT) }
+    if with_state(|state| state.memory.allows(address, bytes, needs)) {
+        return Ok(());
+    }
+    paging::note(address, bytes, needs);
+    Err(Errno::EFAULT)
+}
+
+/// Fills pages that the table has as paged in, and maps them. `ENOMEM`.
+pub fn put_pages(area: &Area, bytes: &[u8]) -> Result<(), Errno> {
+    let (segment, access) = (Handle(area.segment), protection::READ | protection::WRITE);
+    sys::range_map(Handle::SELF_RANGE, area.start, segment, area.first_page, area.pages(), access.into())
+        .map_err(|_| Errno::ENOMEM)?;
+    assert!(bytes.len() as u64 == area.end - area.start, "pages are filled in part");
+    // SAFETY: mapped writable just now; nobody else has a slice of what was not there.
+    unsafe { slice::from_raw_parts_mut(area.start as *mut u8, bytes.len()) }.copy_from_slice(bytes);
+    // SAFETY: the program's own memory; the proxy reaches it only as the table allows.
+    unsafe { sys::range_protect(Handle::SELF_RANGE, area.start, area.pages(), area.access().into()) }
+        .map_err(|_| Errno::ENOMEM)
 }
 
 /// Is there memory of the program that can be read? `EFAULT`.
@@ -75,6 +93,16 @@ pub fn check_readable(address: u64, count: u64) -> Result<(), Errno> {
 /// Is there memory of the program that can be written? `EFAULT`.
 pub fn check_writable(address: u64, count: u64) -> Result<(), Errno> {
     if count == 0 { Ok(()) } else { check(address, count, protection::READ | protection::WRITE) }
+}
+
+/// Unmaps pages that the table has as paged out, and frees them.
+pub fn take_pages(area: &Area) {
+    // SAFETY: the table does not allow the program, and so nobody here, what lies there; it can be
+    // read from its file again.
+    unsafe {
+        let _ = sys::range_unmap(Handle::SELF_RANGE, area.start, area.pages());
+        let _ = sys::segment_discard(Handle(area.segment), area.first_page, area.pages());
+    }
 }
 
 /// Works on bytes of the program, which are there for as long as `work` takes. `EFAULT`.
@@ -132,11 +160,15 @@ pub fn write_if<T: IntoBytes + Immutable + ?Sized>(address: u64, value: &T) -> R
 /// Bytes up to a zero, which must come within `limit`; `too_long` otherwise.
 pub fn text_bytes(address: u64, limit: u64, too_long: Errno) -> Result<Vec<u8>, Errno> {
     let reach = with_state(|state| state.memory.extent(address, limit.max(PAGE), protection::READ)).min(limit);
-    with_bytes(address, reach, |all| match all.iter().position(|byte| *byte == 0) {
+    let found = with_bytes(address, reach, |all| match all.iter().position(|byte| *byte == 0) {
         Some(end) => Ok(all[..end].to_vec()),
         None if reach < limit => Err(Errno::EFAULT),
         None => Err(too_long),
-    })?
+    })?;
+    if found == Err(Errno::EFAULT) {
+        paging::note(address + reach, 1, protection::READ);
+    }
+    found
 }
 
 /// A path, as text.

@@ -10,6 +10,7 @@ use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, with_console};
 use anyhow::{Context, Result, bail, ensure};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -39,6 +40,18 @@ pub fn compile(source: &str) -> Result<Vec<u8>> {
         Ok(output) if !output.status.success() => bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim()),
         Ok(_) => crate::host::files::read(&program),
     }
+}
+
+/// Runs such a program here, with a folder for its files.
+pub fn on_this_machine(source: &str) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let program = folder.path().join("checks");
+    crate::host::files::write(&program, &compile(source)?)?;
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+    let output = child::output(Command::new(&program).arg(folder.path()), child::SHORT)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && said.ends_with("all checked, 0 failed\n"), "on Linux: {said}");
+    Ok(())
 }
 
 /// Boots a machine that runs it.

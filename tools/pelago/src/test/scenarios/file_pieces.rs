@@ -5,19 +5,16 @@
 
 use super::checks;
 use super::volume::Disk;
-use crate::host::child;
 use crate::image::machine_type::MachineType;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use anyhow::{Context, Result, ensure};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use anyhow::Result;
 
 const CHECKS: &str = include_str!("file_pieces.c");
 
 pub fn scenarios() -> Vec<Scenario> {
     let of = |cpus: u32| Scenario::shared(3, format!("file-pieces/q35/{cpus}"), move |bench| run(bench, cpus));
     let mut all: Vec<_> = [1, 2].map(of).into();
-    all.push(Scenario::shared(3, "file-pieces/linux".into(), |_| on_linux()));
+    all.push(Scenario::shared(3, "file-pieces/linux".into(), |_| checks::on_this_machine(CHECKS)));
     all
 }
 
@@ -29,15 +26,4 @@ fn run(bench: &Bench, cpus: u32) -> Result<()> {
         guest.expect("all checked, 0 failed", checks::LIMIT)?;
         checks::pass(guest)
     })
-}
-
-fn on_linux() -> Result<()> {
-    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let program = folder.path().join("checks");
-    crate::host::files::write(&program, &checks::compile(CHECKS)?)?;
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
-    let output = child::output(Command::new(&program).arg(folder.path()), child::SHORT)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && said.ends_with("all checked, 0 failed\n"), "on Linux: {said}");
-    Ok(())
 }

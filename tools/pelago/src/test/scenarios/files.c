@@ -285,11 +285,14 @@ static void devices(void) {
     // The machine has 512 MiB, and 128 of them to spare: before the one is refused and after.
     void *mapped;
     for (int round = 0; round < 2; round++) {
-        mapped = mmap(NULL, 128l << 20, PROT_READ, MAP_PRIVATE, big, 0);
+        mapped = mmap(NULL, 128l << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE, big, 0);
         check("mmap-fits", mapped != MAP_FAILED && ((char *)mapped)[127l << 20] == 0, errno);
         if (mapped != MAP_FAILED) munmap(mapped, 128l << 20);
-        mapped = mmap(NULL, 900l << 20, PROT_READ, MAP_PRIVATE, big, 0);
+        mapped = mmap(NULL, 900l << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE, big, 0);
         check("mmap-large", mapped == MAP_FAILED && errno == ENOMEM, errno);
+        mapped = mmap(NULL, 900l << 20, PROT_READ, MAP_PRIVATE, big, 0);
+        check("mmap-large-to-read", mapped != MAP_FAILED && ((char *)mapped)[899l << 20] == 0, errno);
+        if (mapped != MAP_FAILED) munmap(mapped, 900l << 20);
     }
     mapped = mmap(NULL, 4 << 20, PROT_READ, MAP_PRIVATE, big, 899l << 20);
     check("mmap-past-the-end", mapped != MAP_FAILED && ((char *)mapped)[2 << 20] == 0, errno);

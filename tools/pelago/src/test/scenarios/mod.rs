@@ -43,6 +43,7 @@ mod killed_processes;
 mod layouts;
 mod linux_fuzz;
 mod local_sockets;
+mod mapped_files;
 mod memory;
 mod mmap;
 mod multicore_program;
@@ -83,6 +84,7 @@ pub fn all() -> Vec<Scenario> {
         lower_tiers(),
         programs::scenarios(),
         file_pieces::scenarios(),
+        mapped_files::scenarios(),
         files::scenarios(),
         volume::scenarios(),
         clock::scenarios(),

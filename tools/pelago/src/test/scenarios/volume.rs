@@ -88,7 +88,7 @@ impl Disk {
     }
 
     /// Makes one of so many bytes.
-    fn format_to(&self, bytes: u64) -> Result<()> {
+    pub fn format_to(&self, bytes: u64) -> Result<()> {
         let program = program(MKFS)?;
         let image = fs::File::create(self.image()).context("cannot make a file for a disk")?;
         image.set_len(bytes).context("cannot size a disk's file")?;
