@@ -312,13 +312,7 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         Some(found) => paging::file(found.id, covered, access).await,
         None => None,
     };
-    let start = match place.take() {
-        Ok(start) => start,
-        Err(errno) => {
-            backing.inspect(paging::File::close_if_unused);
-            return Err(errno.into());
-        }
-    };
+    let start = place.take()?;
     let end = start + bytes;
     if let Some(backing) = backing {
         backing.map(start, start + covered, access, offset)?;

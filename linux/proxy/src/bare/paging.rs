@@ -47,6 +47,16 @@ const OUT_BYTES_MIN: u64 = 1 << 20;
 pub struct File {
     description: DescriptionId,
     source: DescriptionId,
+    /// The last backing that reads by it closes it.
+    is_backing: Cell<bool>,
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.is_backing.get() {
+            close_id(server::of_file(self.description), self.description);
+        }
+    }
 }
 
 /// The file that backs so many bytes of memory, mapped or run by that description; `None` if they
@@ -58,15 +68,11 @@ pub async fn file(source: DescriptionId, bytes: u64, access: u32) -> Option<File
         return None;
     }
     if let Some(description) = with_state(|state| state.backings.description_of(source)) {
-        return Some(File { description, source });
+        return Some(File { description, source, is_backing: Cell::new(true) });
     }
     let opened = proxy().files_of(source).ok()?.reopen(source, how::READ | how::MAPPING).await.ok()?;
-    let room = with_state(|state| state.backings.room(parts));
-    let file = File { description: opened.id, source };
-    if room.is_err() {
-        file.close_if_unused();
-    }
-    room.ok().map(|()| file)
+    let file = File { description: opened.id, source, is_backing: Cell::new(false) };
+    with_state(|state| state.backings.room(parts)).ok().map(|()| file)
 }
 
 impl File {
@@ -75,7 +81,6 @@ impl File {
         let mapped = self.map_parts(start, end, access, offset);
         if mapped.is_err() {
             let _ = mapping::unmap(start, end);
-            self.close_if_unused();
         }
         mapped
     }
@@ -85,7 +90,7 @@ impl File {
         while at < end {
             let pages = ((end - at) / PAGE).min(abi::layout::SEGMENT_PAGES_MAX);
             let segment = mapping::segment(pages)?;
-            let &File { description, source } = self;
+            let &File { description, source, .. } = self;
             let backing = Backing { segment: segment.0, description, source, offset: offset + (at - start), number: 0 };
             let marks = mark::BACKED;
             let area = Area {
@@ -96,23 +101,16 @@ impl File {
                 marks,
                 ..Area::default()
             };
-            let mapped =
-                with_state(|state| state.backings.add(backing)).and_then(|()| mapping::map_segment(area.out()));
-            if let Err(errno) = mapped {
+            let added = with_state(|state| state.backings.add(backing));
+            added.inspect_err(|_| _ = sys::cap_drop(segment))?;
+            self.is_backing.set(true);
+            mapping::map_segment(area.out()).inspect_err(|_| {
                 drop_backing(segment.0);
                 let _ = sys::cap_drop(segment);
-                return Err(errno);
-            }
+            })?;
             at = area.end;
         }
         Ok(())
-    }
-
-    /// Closes it, if it backs nothing.
-    pub fn close_if_unused(&self) {
-        if with_state(|state| !state.backings.reads_by(self.description)) {
-            close_id(server::of_file(self.description), self.description);
-        }
     }
 }
 
@@ -230,7 +228,7 @@ fn fill(backing: &Backing, area: &Area, bytes: &[u8]) -> Result<(), Errno> {
         let bytes = &bytes[(part.start - area.start) as usize..(part.end - area.start) as usize];
         with_state(|state| state.memory.set_out(part.start, part.end, false))?;
         if let Err(errno) = user::put_pages(&part, bytes) {
-            with_state(|state| state.memory.set_out(part.start, part.end, true))?;
+            page_out_part(&part);
             return Err(errno);
         }
     }

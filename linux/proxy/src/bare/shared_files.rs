@@ -220,7 +220,7 @@ async fn map_pieces(found: &Description, place: Place, access: u32, offset: u64,
     let is_copied = !is_writer && runs.iter().any(|run| run.piece.is_none());
     let covered = round_up(size.saturating_sub(offset)).unwrap_or(u64::MAX).min(place.bytes);
     let file = if is_copied { paging::file(found.id, covered, access).await } else { None };
-    let start = place.take().inspect_err(|_| file.iter().for_each(paging::File::close_if_unused))?;
+    let start = place.take()?;
     let is_new = |run: &Run| run.piece.map_or(file.is_none(), |piece| new.contains(&piece));
     let laid = lay(&runs, (start, offset), (size, file.as_ref()), (access, &is_new), &mut parts);
     let made = match laid {
