@@ -282,7 +282,8 @@ mod tests {
         assert!(begin(device, 1, 1, 2).is_err() && open(device, 1).is_err());
         for line in [false, true] {
             let mut card = Card::new(claim(line), 0);
-            assert!(interrupt(claim(line), 1, 2).is_err() && !card.enable_bus_master());
+            assert!(interrupt(claim(line), 1, 2).is_err() && interrupt_apart(claim(line), 1).is_err());
+            assert!(!card.enable_bus_master());
             // A device by MMIO has no register that tells it.
             assert_eq!(card.reaches_memory(), line);
         }

@@ -112,3 +112,114 @@ impl<M: Memory> Handler<M> {
         is_news
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool_queue::{AVAILABLE_OFFSET, INDEX_OFFSET, QUEUE_BYTES, Target};
+    use crate::testing::{Bell, Bytes, number, put_used};
+    use alloc::rc::Rc;
+    use alloc::vec;
+    use core::cell::{Cell, RefCell};
+
+    const ONE: Descriptor = Descriptor { physical: 0x1000, bytes: 60 };
+
+    /// A sender, what the device sees of it, and how often it rang.
+    fn sender() -> (Sender<Bytes>, Bytes, Rc<Cell<u64>>) {
+        let region: Bytes = Rc::new(RefCell::new(vec![0; QUEUE_BYTES]));
+        let queue = Queue::new(region.clone(), 0, Target::Read).unwrap();
+        let rung = Rc::new(Cell::new(0));
+        let times = rung.clone();
+        let bell = Bell(move || times.set(times.get() + 1));
+        (Sender::new(queue, Box::new(bell), Arc::default()), region, rung)
+    }
+
+    fn shown(region: &Bytes) -> u64 {
+        number::<2>(region, AVAILABLE_OFFSET + INDEX_OFFSET)
+    }
+
+    fn wants_interrupts(region: &Bytes) -> bool {
+        number::<2>(region, AVAILABLE_OFFSET) == 0
+    }
+
+    #[test]
+    fn the_device_is_told_once_of_what_is_new() {
+        let (mut sender, region, rung) = sender();
+        sender.flush();
+        assert_eq!((rung.get(), sender.count(), sender.progress()), (0, 0, None), "nothing is new");
+        assert!(sender.give(3, ONE) && sender.give(4, ONE));
+        assert_eq!((rung.get(), shown(&region)), (0, 0));
+        // It is no news that one is there already, and takes none away.
+        assert!(!sender.give(3, ONE));
+        sender.flush();
+        sender.flush();
+        assert_eq!((rung.get(), shown(&region), sender.count()), (1, 2, 2));
+        assert_eq!((sender.given(), sender.progress()), (BufferSet::range(3, 5), Some(0)));
+        put_used(&region, 0, 4, 0);
+        assert_eq!(sender.progress(), Some(1));
+        let mut told = vec![];
+        assert_eq!(sender.look(|buffer| told.push(buffer)), Ok(()));
+        assert_eq!((told, sender.given()), (vec![4], BufferSet::range(3, 4)));
+        put_used(&region, 0, 3, 0);
+        assert_eq!((sender.progress(), sender.look(|_| ()), sender.given().len()), (None, Ok(()), 0));
+        put_used(&region, 0, 9, 0);
+        assert_eq!(sender.look(|_| panic!("it does not have that")), Err(Broken));
+    }
+
+    #[test]
+    fn every_ring_is_counted() {
+        let (sender, _, rung) = sender();
+        sender.ring();
+        sender.ring();
+        assert_eq!((rung.get(), sender.ring_count.told().0), (2, 2));
+    }
+
+    #[test]
+    fn a_device_that_does_not_want_to_hear_is_not_told() {
+        let (mut sender, region, rung) = sender();
+        const NO_NOTIFY: u16 = 1;
+        region.store_u16(crate::pool_queue::USED_OFFSET, NO_NOTIFY).unwrap();
+        assert!(sender.give(3, ONE));
+        sender.flush();
+        assert_eq!((rung.get(), shown(&region)), (0, 1));
+    }
+
+    #[test]
+    fn it_interrupts_from_a_quarter_of_the_pool_on() {
+        let (mut sender, region, _) = sender();
+        for buffer in 1..INTERRUPT_FROM as u16 {
+            assert!(sender.give(buffer, ONE));
+            sender.flush();
+            assert!(!wants_interrupts(&region), "{buffer}");
+        }
+        assert!(sender.give(0, ONE));
+        sender.flush();
+        assert!(wants_interrupts(&region));
+        put_used(&region, 0, 0, 0);
+        sender.look(|_| ()).unwrap();
+        sender.flush();
+        assert!(!wants_interrupts(&region));
+    }
+
+    #[test]
+    fn a_turn_does_all_and_says_whether_that_is_news() {
+        let (sender, region, rung) = sender();
+        let desk = Arc::new(Desk::default());
+        let mut handler = Handler::new(sender, desk.clone());
+        assert!(!handler.turn());
+        desk.ask(3, ONE);
+        desk.ask(4, ONE);
+        assert!(!handler.turn(), "the device has read none");
+        assert_eq!((rung.get(), shown(&region), desk.taken()), (1, 2, 2));
+        put_used(&region, 0, 3, 0);
+        put_used(&region, 0, 4, 0);
+        // The driver may have seen all before the first of them, and not before the second.
+        assert!(handler.turn());
+        assert_eq!([desk.hear(), desk.hear(), desk.hear()], [Some(3), Some(4), None]);
+        assert!(!handler.turn());
+        put_used(&region, 0, 3, 0);
+        assert!(handler.turn() && desk.is_broken(), "it does not have that");
+        desk.ask(5, ONE);
+        assert!(!handler.turn() && desk.taken() == 2, "it has given up");
+    }
+}
