@@ -411,6 +411,18 @@ mod tests {
     }
 
     #[test]
+    fn an_ended_client_hears_of_no_change_and_others_do() {
+        let (mut table, gone, of_gone, id) = fixture();
+        let (other, of_other) = client(5);
+        let own = table.add(&other, File(FILE), open::READ);
+        assert_eq!(table.keep(&gone, id, (Some(0), MOST), 0), Ok(0));
+        assert_eq!(table.keep(&other, own, (Some(0), MOST), 0), Ok(0));
+        table.end_copies_of(&gone);
+        table.changed(FILE);
+        assert!(!is_over(&of_gone, 0) && is_over(&of_other, 0));
+    }
+
+    #[test]
     fn only_who_may_read_a_file_keeps_it_by_words_of_its_own() {
         let (mut table, peer, _, id) = fixture();
         let (stranger, _) = client(5);
