@@ -54,7 +54,7 @@ fn boots(bench: &Bench, cpus: u32) -> Result<()> {
 
 fn passes(bench: &Bench, cpus: u32) -> Result<()> {
     with_console(boot(bench, "conform.toml", cpus, &[])?, |guest| {
-        guest.expect("pelago: ready", LIMIT)?;
+        // Its tests may run before the system is ready.
         objects::judge_on(guest, cpus, &KIND).map(drop)
     })
 }
