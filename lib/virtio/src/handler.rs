@@ -128,10 +128,10 @@ mod tests {
     fn sender() -> (Sender<Bytes>, Bytes, Rc<Cell<u64>>) {
         let region: Bytes = Rc::new(RefCell::new(vec![0; QUEUE_BYTES]));
         let queue = Queue::new(region.clone(), 0, Target::Read).unwrap();
-        let rung = Rc::new(Cell::new(0));
-        let times = rung.clone();
+        let rings = Rc::new(Cell::new(0));
+        let times = rings.clone();
         let bell = Bell(move || times.set(times.get() + 1));
-        (Sender::new(queue, Box::new(bell), Arc::default()), region, rung)
+        (Sender::new(queue, Box::new(bell), Arc::default()), region, rings)
     }
 
     fn shown(region: &Bytes) -> u64 {
@@ -144,16 +144,16 @@ mod tests {
 
     #[test]
     fn the_device_is_told_once_of_what_is_new() {
-        let (mut sender, region, rung) = sender();
+        let (mut sender, region, rings) = sender();
         sender.flush();
-        assert_eq!((rung.get(), sender.count(), sender.progress()), (0, 0, None), "nothing is new");
+        assert_eq!((rings.get(), sender.count(), sender.progress()), (0, 0, None), "nothing is new");
         assert!(sender.give(3, ONE) && sender.give(4, ONE));
-        assert_eq!((rung.get(), shown(&region)), (0, 0));
+        assert_eq!((rings.get(), shown(&region)), (0, 0));
         // It is no news that one is there already, and takes none away.
         assert!(!sender.give(3, ONE));
         sender.flush();
         sender.flush();
-        assert_eq!((rung.get(), shown(&region), sender.count()), (1, 2, 2));
+        assert_eq!((rings.get(), shown(&region), sender.count()), (1, 2, 2));
         assert_eq!((sender.given(), sender.progress()), (BufferSet::range(3, 5), Some(0)));
         put_used(&region, 0, 4, 0);
         assert_eq!(sender.progress(), Some(1));
@@ -168,20 +168,20 @@ mod tests {
 
     #[test]
     fn every_ring_is_counted() {
-        let (sender, _, rung) = sender();
+        let (sender, _, rings) = sender();
         sender.ring();
         sender.ring();
-        assert_eq!((rung.get(), sender.ring_count.told().0), (2, 2));
+        assert_eq!((rings.get(), sender.ring_count.told().0), (2, 2));
     }
 
     #[test]
     fn a_device_that_does_not_want_to_hear_is_not_told() {
-        let (mut sender, region, rung) = sender();
+        let (mut sender, region, rings) = sender();
         const NO_NOTIFY: u16 = 1;
         region.store_u16(crate::pool_queue::USED_OFFSET, NO_NOTIFY).unwrap();
         assert!(sender.give(3, ONE));
         sender.flush();
-        assert_eq!((rung.get(), shown(&region)), (0, 1));
+        assert_eq!((rings.get(), shown(&region)), (0, 1));
     }
 
     #[test]
@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn a_turn_does_all_and_says_whether_that_is_news() {
-        let (sender, region, rung) = sender();
+        let (sender, region, rings) = sender();
         let desk = Arc::new(Desk::default());
         let mut handler = Handler::new(sender, desk.clone());
         assert!(!handler.turn());
         desk.ask(3, ONE);
         desk.ask(4, ONE);
         assert!(!handler.turn(), "the device has read none");
-        assert_eq!((rung.get(), shown(&region), desk.taken()), (1, 2, 2));
+        assert_eq!((rings.get(), shown(&region), desk.taken()), (1, 2, 2));
         put_used(&region, 0, 3, 0);
         put_used(&region, 0, 4, 0);
         // The driver may have seen all before the first of them, and not before the second.

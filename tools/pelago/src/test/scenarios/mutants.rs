@@ -6,14 +6,17 @@ use crate::host::skip::Skip;
 use crate::host::{cargo, child, files, place};
 use crate::test::scenario::{Bench, Scenario};
 use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
 use std::time::Duration;
 
 /// Each change is compiled and tested anew: minutes for a small module, hours for a large one.
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
-/// Of the tests of a change, as they take beside another's. One that has them go on for ever is
-/// found after so many seconds at least, and so many times what the tests take without a change:
-/// some modules have dozens of those, each of which costs this limit.
-const TESTS: [&str; 4] = ["--minimum-test-timeout=10", "--timeout-multiplier=10", "--jobs=2", "--no-shuffle"];
+/// As they take beside another's. One that has tests go on for ever is found after so many times
+/// what its package's tests take without a change, and after these seconds at least: some modules
+/// have dozens of those, each of which costs this limit.
+const TESTS: [&str; 3] = ["--timeout-multiplier=10", "--jobs=2", "--no-shuffle"];
+const OWN_SECONDS: u32 = 5;
+const JUDGE_SECONDS: u32 = 60;
 /// Reasons are behind it.
 const REASON: &str = " | ";
 /// Begins the reason of a change that tests fail with now and then: as threads happen to run.
@@ -90,26 +93,41 @@ fn run(module: &Module) -> Result<()> {
         bail!(Skip::Cannot(format!("cargo has no `mutants` here: {how}")));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let mut cargo = cargo::command(&["mutants", "--colors=never"]);
-    cargo.args(TESTS);
-    let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
-    cargo.args(["--package", &package, "--file", &files, "--test-package", &package]);
-    cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
-    module.judge.into_iter().for_each(|judge| _ = cargo.args(["--test-package", judge]));
-    cargo.arg("--output").arg(folder.path());
-    let output = child::output(&mut cargo, LIMIT)?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = change(module, None, folder.path())?;
+    if module.judge.is_some() {
+        // What own tests failed with is left out now: a judge takes long to compile and to run.
+        change(module, module.judge, folder.path())?;
+    }
     let found = |name: &str| {
         let path = folder.path().join("mutants.out").join(name);
         std::fs::read_to_string(&path).with_context(|| format!("{name} was not written; it said:\n{said}"))
     };
-    let caught = found("caught.txt")?;
-    ensure!(!caught.is_empty(), "no change was found by any test:\n{said}");
     let kept = String::from_utf8(files::read(&place::root().join(SURVIVORS))?)?;
-    let caught = caught + &found("timeout.txt")?;
+    let before = module.judge.map_or(Ok(String::new()), |_| found("previously_caught.txt"))?;
+    let caught = found("caught.txt")? + &before + &found("timeout.txt")?;
+    ensure!(!caught.is_empty(), "no change was found by any test:\n{said}");
     let problems = judge(&found("missed.txt")?, &caught, &kept, module);
     ensure!(problems.is_empty(), "{}", problems.join("\n    "));
     Ok(())
+}
+
+/// Has small changes of the module judged by its tests and those of another package, and the
+/// outcome written to a folder: each change, or with a judge those that none failed with as the
+/// folder has it. Gives what was said.
+fn change(module: &Module, judge: Option<&str>, folder: &Path) -> Result<String> {
+    let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
+    let mut cargo = cargo::command(&["mutants", "--colors=never"]);
+    cargo.args(TESTS).args(["--package", &package, "--file", &files, "--test-package", &package]);
+    let seconds = if judge.is_some() { JUDGE_SECONDS } else { OWN_SECONDS };
+    cargo.arg(format!("--minimum-test-timeout={seconds}"));
+    judge.into_iter().for_each(|judge| _ = cargo.args(["--test-package", judge, "--iterate"]));
+    cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
+    // What is compiled anew for each change takes a third of the time so, and most tests take under
+    // a second all the same; so does what stands on it, of which little changes.
+    cargo.arg(format!("--cargo-arg=--config=profile.dev.package.{package}.opt-level=0"));
+    cargo.env("CARGO_INCREMENTAL", "1").arg("--output").arg(folder);
+    let output = child::output(&mut cargo, LIMIT)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A line of the list.
