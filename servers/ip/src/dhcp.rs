@@ -20,6 +20,8 @@ pub const WAIT_MAX_NS: u64 = 16_000_000_000;
 const REQUESTS: u32 = 3;
 /// Shortest lease taken as meant, seconds: less would keep us asking.
 const LEASE_MIN_S: u32 = 60;
+/// Least time before a lease is renewed.
+const STAGE_MIN_S: u64 = 30;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A leased address. Times are nanoseconds since boot.
@@ -176,13 +178,12 @@ impl Dhcp {
         let host = Host { address: answer.your_ip, prefix_bits, gateway: answer.router }.valid()?;
         let seconds = u64::from(answer.lease_duration.unwrap_or(LEASE_MIN_S).max(LEASE_MIN_S));
         let end_ns = now_ns + seconds * SECOND_NS;
-        let stage = |wish: Option<u32>, default_s: u64, latest_s: u64| {
-            now_ns
-                + wish.map_or(default_s, u64::from).clamp(LEASE_MIN_S as u64 / 2, latest_s.max(LEASE_MIN_S as u64 / 2))
-                    * SECOND_NS
+        let stage = |wish: Option<u32>, default_s: u64| {
+            let wish_s = wish.map_or(default_s, u64::from).clamp(STAGE_MIN_S, seconds);
+            now_ns + wish_s * SECOND_NS
         };
-        let rebind_ns = stage(answer.rebind_duration, seconds / 8 * 7, seconds).min(end_ns);
-        let renew_ns = stage(answer.renew_duration, seconds / 2, seconds).min(rebind_ns);
+        let rebind_ns = stage(answer.rebind_duration, seconds / 8 * 7);
+        let renew_ns = stage(answer.renew_duration, seconds / 2).min(rebind_ns);
         let lease = Lease { host, server: answer.server_identifier.unwrap_or(server), renew_ns, rebind_ns, end_ns };
         self.state = State::Bound(lease);
         self.next_ns = renew_ns;
@@ -230,6 +231,7 @@ fn wait_ns(tries: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use smoltcp::wire::DhcpOption;
 
     const US: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 1]);
     const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
@@ -313,6 +315,85 @@ mod tests {
         let holes = reply(&request, DhcpMessageType::Ack, |ack| ack.subnet_mask = Some(Ipv4Addr::new(255, 0, 255, 0)));
         assert_eq!(other.answer(&holes, 0), None);
         assert_eq!(other.answer(&reply(&request, DhcpMessageType::Nak, |_| ()), 0), Some(None));
+    }
+
+    #[test]
+    fn an_offer_is_asked_for_three_times() {
+        let mut client = Dhcp::new(US, None, 7, 0);
+        let discover = client.poll(3).0.unwrap();
+        assert_eq!(client.next_ns(), 3 + WAIT_MIN_NS);
+        assert_eq!(client.poll(2 + WAIT_MIN_NS), (None, None), "it is not due");
+        assert_eq!(client.answer(&reply(&discover, DhcpMessageType::Offer, |_| ()), 5), Some(None));
+        let kind = |message: &Message| {
+            DhcpRepr::parse(&DhcpPacket::new_checked(&message.bytes[..]).unwrap()).unwrap().message_type
+        };
+        let mut now = 7;
+        for wait in [WAIT_MIN_NS, 2 * WAIT_MIN_NS, 4 * WAIT_MIN_NS] {
+            let request = client.poll(now).0.unwrap();
+            assert_eq!((kind(&request), client.next_ns()), (DhcpMessageType::Request, now + wait));
+            now += wait;
+        }
+        assert_eq!(kind(&client.poll(now).0.unwrap()), DhcpMessageType::Discover);
+    }
+
+    /// What a lease's times are that was had for `wishes`: its length, and when it is to be renewed
+    /// and asked of everybody, in seconds.
+    fn stages(wishes: [Option<u32>; 3]) -> [u64; 3] {
+        let (mut client, before) = bound();
+        let now = before.renew_ns;
+        let renewal = client.poll(now).0.unwrap();
+        let [length, renew, rebind] = wishes;
+        // RFC 2132, sections 9.11 and 9.12.
+        let wishes = [(58, renew), (59, rebind)].into_iter().filter_map(|(kind, wish)| Some((kind, wish?)));
+        let options = wishes.map(|(kind, wish)| DhcpOption { kind, data: wish.to_be_bytes().to_vec().leak() });
+        let options = options.collect::<Vec<_>>().leak();
+        let ack = reply(&renewal, DhcpMessageType::Ack, |ack| {
+            (ack.lease_duration, ack.additional_options) = (length, options);
+        });
+        let Some(Some(Change::Leased(lease))) = client.answer(&ack, now) else { panic!("no lease") };
+        [lease.end_ns, lease.renew_ns, lease.rebind_ns].map(|ns| (ns - now) / SECOND_NS)
+    }
+
+    #[test]
+    fn times_of_a_lease_are_the_servers_within_reason() {
+        assert_eq!(stages([Some(8000), None, None]), [8000, 4000, 7000]);
+        assert_eq!(stages([Some(8000), Some(100), Some(200)]), [8000, 100, 200]);
+        assert_eq!(stages([Some(8000), Some(1), Some(9000)]), [8000, 30, 8000]);
+        assert_eq!(stages([Some(8000), Some(300), Some(200)]), [8000, 200, 200]);
+        assert_eq!(stages([Some(1), None, None]), [60, 30, 49]);
+        assert_eq!(stages([None, None, None]), [60, 30, 49]);
+    }
+
+    #[test]
+    fn a_renewal_that_nobody_answers_is_sent_again_at_half_of_what_remains() {
+        let (mut client, lease) = bound();
+        let at = |rest_s: u64| lease.rebind_ns - rest_s * SECOND_NS;
+        for (now, next) in [(at(1000), at(500)), (at(100), at(40)), (at(50), at(0))] {
+            // Once its time has come, however late that is.
+            let message = Dhcp::new(US, Some(lease), 9, 0).poll(now).0.unwrap();
+            assert_eq!(message.destination, SERVER);
+            client.next_ns = now;
+            client.poll(now);
+            assert_eq!(client.next_ns(), next);
+        }
+        let everybody = client.poll(lease.rebind_ns).0.unwrap();
+        assert_eq!((everybody.source, everybody.destination), (OURS, Ipv4Addr::BROADCAST));
+        assert_eq!(client.next_ns(), lease.rebind_ns + (lease.end_ns - lease.rebind_ns) / 2);
+    }
+
+    #[test]
+    fn who_refuses_is_not_asked_at_once() {
+        let (mut client, lease) = bound();
+        let now = lease.renew_ns;
+        let renewal = client.poll(now).0.unwrap();
+        assert_eq!(client.answer(&reply(&renewal, DhcpMessageType::Nak, |_| ()), now), Some(Some(Change::Lost)));
+        assert_eq!((client.lease(), client.next_ns()), (None, now + WAIT_MIN_NS));
+        let discover = client.poll(client.next_ns()).0.unwrap();
+        let now = client.next_ns();
+        assert_eq!(client.answer(&reply(&discover, DhcpMessageType::Offer, |_| ()), now), Some(None));
+        let request = client.poll(now).0.unwrap();
+        assert_eq!(client.answer(&reply(&request, DhcpMessageType::Nak, |_| ()), now), Some(None));
+        assert_eq!(client.next_ns(), now + WAIT_MIN_NS);
     }
 
     #[test]

@@ -496,7 +496,7 @@ impl<M: Memory> Ip<M> {
     fn free(&mut self, buffer: u16) {
         if buffer < IP_TRANSMIT_BUFFERS {
             self.own.insert(buffer);
-        } else if self.tcp && buffer < BUFFERS {
+        } else if self.tcp {
             self.output.sent.push(buffer);
         }
     }

@@ -224,12 +224,65 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_has_as_long_for_its_last_answer_as_for_others() {
+        let mut table = Neighbours::default();
+        table.resolve(HOST, span(1), 7);
+        for round in 0..u64::from(TRIES) {
+            let due = table.poll(7 + round * RETRY_NS);
+            assert!(due.ask == [HOST] && due.given_up.is_empty(), "{round}");
+            assert_eq!(table.next_ns(), Some(7 + (round + 1) * RETRY_NS));
+        }
+        assert_eq!(table.poll(7 + u64::from(TRIES) * RETRY_NS).given_up, [span(1)]);
+        assert_eq!(table.next_ns(), None);
+    }
+
+    #[test]
+    fn one_that_answers_or_does_not_changes_nothing_for_others() {
+        const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 8);
+        const STRANGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+        let mut table = Neighbours::default();
+        table.resolve(HOST, span(1), 0);
+        table.poll(0);
+        table.resolve(OTHER, span(2), 5);
+        assert_eq!(table.confirm(STRANGER, ETHERNET, false, 6), (false, [].into()));
+        // The first is given up.
+        let mut given_up = Vec::new();
+        (1..=u64::from(TRIES)).for_each(|round| given_up.extend(table.poll(round * RETRY_NS).given_up));
+        assert_eq!((given_up, table.next_ns()), ([span(1)].into(), Some(5 * RETRY_NS)));
+        // The first answers.
+        table.resolve(HOST, span(3), 9 * RETRY_NS);
+        assert_eq!(table.confirm(HOST, ETHERNET, false, 9 * RETRY_NS), (true, [span(3)].into()));
+        assert_eq!(table.poll(9 * RETRY_NS).given_up, [span(2)]);
+        // What waits is taken out once.
+        table.resolve(OTHER, span(4), 10 * RETRY_NS);
+        assert_eq!((table.flush_waiting(), table.flush_waiting()), ([span(4)].into(), [].into()));
+    }
+
+    #[test]
     fn an_old_entry_is_used_and_confirmed_and_strangers_are_not_believed() {
         let mut table = Neighbours::default();
         assert!(!table.confirm(HOST, ETHERNET, false, 0).0);
         assert!(table.confirm(HOST, ETHERNET, true, 0).0);
+        assert_eq!(table.resolve(HOST, span(1), FRESH_NS), Resolution::Known(ETHERNET));
+        assert_eq!(table.next_ns(), None);
         assert_eq!(table.resolve(HOST, span(1), FRESH_NS + 1), Resolution::Known(ETHERNET));
         assert_eq!(table.poll(FRESH_NS + 1).ask, [HOST]);
+    }
+
+    #[test]
+    fn what_is_known_changes_by_another_address_and_by_silence() {
+        const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 8);
+        const SWAPPED: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 8]);
+        let mut table = Neighbours::default();
+        table.confirm(HOST, ETHERNET, true, 0);
+        table.confirm(OTHER, ETHERNET, true, 0);
+        assert!(!table.confirm(HOST, ETHERNET, true, 1).0);
+        assert!(table.confirm(HOST, SWAPPED, false, 2).0);
+        assert_eq!(table.resolve(HOST, span(1), 3 + FRESH_NS), Resolution::Known(SWAPPED));
+        while let Some(now) = table.next_ns() {
+            table.poll(now);
+        }
+        assert_eq!(table.entries().iter().map(|entry| entry.address).collect::<Vec<_>>(), [OTHER]);
     }
 
     #[test]
@@ -244,5 +297,11 @@ mod tests {
         let refused =
             (1000..2000).filter(|&number| table.resolve(host(number), span(1), 0) == Resolution::Refused).count();
         assert_eq!(refused, 1000 - WAITING_MAX);
+        // So are questions, where nobody waits for the answers any more.
+        for round in 2..6 {
+            table.flush_waiting();
+            (0..100).for_each(|number| _ = table.resolve(host(1000 * round + number), span(1), 0));
+        }
+        assert_eq!(table.poll(0).ask.len(), WAITING_MAX + ENTRIES_MAX);
     }
 }

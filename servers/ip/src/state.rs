@@ -144,6 +144,12 @@ mod tests {
             memory.borrow_mut()[index] ^= 0x10;
         }
         assert_eq!(recall(&memory), kept);
+        // Of another version.
+        let mut record = Record::read_from_prefix(&memory.borrow()).unwrap().0;
+        record.magic += 1;
+        record.checksum = checksum(&record);
+        memory.write(0, record.as_bytes()).unwrap();
+        assert_eq!(recall(&memory), Kept::default());
         assert_eq!(keep(&RefCell::new(Vec::new()), None, &[]), Err(OutOfBounds));
     }
 }
