@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use super::error::{Error, Refusal};
 use super::hash::Hash;
@@ -98,9 +98,9 @@ impl Derivation {
                 let damaged = |_| Error::Damaged("a key slot's parameters of argon2id");
                 let params = Params::new(*memory_kib, *passes, *lanes, Some(KEY_BYTES)).map_err(damaged)?;
                 budget.take_filled(*memory_kib, *passes)?;
-                let mut memory = Memory::new(&params)?;
+                let mut memory = memory(&params)?;
                 Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-                    .hash_password_into_with_memory(passphrase, salt, key.bytes_mut(), &mut memory.0)
+                    .hash_password_into_with_memory(passphrase, salt, key.bytes_mut(), &mut memory[..])
                     .map_err(damaged)?;
             }
         }
@@ -109,19 +109,9 @@ impl Derivation {
 }
 
 /// What argon2id fills. It is wiped when it ends: the key can be computed from it.
-struct Memory(Vec<Block>);
-
-impl Memory {
-    fn new(params: &Params) -> Result<Memory, Error> {
-        let mut blocks = Vec::new();
-        blocks.try_reserve_exact(params.block_count()).map_err(|_| Error::OutOfMemory { kib: params.m_cost() })?;
-        blocks.resize(params.block_count(), Block::new());
-        Ok(Memory(blocks))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(Zeroize::zeroize);
-    }
+fn memory(params: &Params) -> Result<Zeroizing<Vec<Block>>, Error> {
+    let mut blocks = Vec::new();
+    blocks.try_reserve_exact(params.block_count()).map_err(|_| Error::OutOfMemory { kib: params.m_cost() })?;
+    blocks.resize(params.block_count(), Block::new());
+    Ok(Zeroizing::new(blocks))
 }
