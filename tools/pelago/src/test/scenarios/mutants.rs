@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 /// what its package's tests take without a change, and after these seconds at least: some modules
 /// have dozens of those, each of which costs this limit.
 const TESTS: [&str; 3] = ["--timeout-multiplier=10", "--jobs=2", "--no-shuffle"];
-const OWN_SECONDS: u32 = 5;
-const JUDGE_SECONDS: u32 = 60;
+const QUICK_SECONDS: u32 = 5;
+const SLOW_SECONDS: u32 = 60;
 /// Reasons are behind it.
 const REASON: &str = " | ";
 /// Begins the reason of a change that tests fail with now and then: as threads happen to run.
@@ -26,17 +26,27 @@ const NOW_AND_THEN: &str = "may be caught: ";
 const OTHERS: [&str; 4] = ["**/tests.rs", "**/testing.rs", "**/*_bare.rs", "**/main.rs"];
 const SURVIVORS: &str = "tools/pelago/survivors.txt";
 
-/// What is changed: the package of a folder, which its own tests judge, and those of another if it
-/// has such.
+/// What is changed: the package of a folder, which its own tests judge.
 struct Module {
     folder: &'static str,
+    /// Another package whose tests judge it too.
     judge: Option<&'static str>,
+    /// Own tests that take seconds, by what is in their names.
+    slow: &'static [&'static str],
 }
 
 impl Module {
-    /// One that its own tests judge.
+    /// One whose own tests are all and are quick.
     const fn alone(folder: &'static str) -> Module {
-        Module { folder, judge: None }
+        Module { folder, judge: None, slow: &[] }
+    }
+
+    const fn slow(folder: &'static str, slow: &'static [&'static str]) -> Module {
+        Module { folder, judge: None, slow }
+    }
+
+    fn has_second_round(&self) -> bool {
+        self.judge.is_some() || !self.slow.is_empty()
     }
 
     fn name(&self) -> &'static str {
@@ -58,8 +68,8 @@ const MODULES: &[Module] = &[
     Module::alone("lib/aes"),
     Module::alone("lib/block-calls"),
     Module::alone("lib/buffers"),
-    Module { folder: "lib/capability", judge: Some("pelago-sim") },
-    Module { folder: "lib/channel", judge: Some("pelago-runtime") },
+    Module { folder: "lib/capability", judge: Some("pelago-sim"), slow: &[] },
+    Module { folder: "lib/channel", judge: Some("pelago-runtime"), slow: &[] },
     Module::alone("lib/contract"),
     Module::alone("lib/counter"),
     Module::alone("lib/crc32c"),
@@ -76,6 +86,7 @@ const MODULES: &[Module] = &[
     Module::alone("lib/virtio"),
     Module::alone("lib/wiring"),
     Module::alone("lib/worker"),
+    Module::slow("servers/ip", &["no_packet_panics"]),
     Module::alone("servers/memory"),
     Module::alone("servers/names"),
 ];
@@ -93,39 +104,54 @@ fn run(module: &Module) -> Result<()> {
         bail!(Skip::Cannot(format!("cargo has no `mutants` here: {how}")));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let said = change(module, None, folder.path())?;
-    if module.judge.is_some() {
-        // What own tests failed with is left out now: a judge takes long to compile and to run.
-        change(module, module.judge, folder.path())?;
-    }
+    let said = change(module, Round::First, folder.path())?;
     let found = |name: &str| {
         let path = folder.path().join("mutants.out").join(name);
         std::fs::read_to_string(&path).with_context(|| format!("{name} was not written; it said:\n{said}"))
     };
+    let mut caught = found("caught.txt")? + &found("timeout.txt")?;
+    if module.has_second_round() && !found("missed.txt")?.is_empty() {
+        change(module, Round::Second, folder.path())?;
+        caught += &(found("caught.txt")? + &found("timeout.txt")?);
+    }
     let kept = String::from_utf8(files::read(&place::root().join(SURVIVORS))?)?;
-    let before = module.judge.map_or(Ok(String::new()), |_| found("previously_caught.txt"))?;
-    let caught = found("caught.txt")? + &before + &found("timeout.txt")?;
     ensure!(!caught.is_empty(), "no change was found by any test:\n{said}");
     let problems = judge(&found("missed.txt")?, &caught, &kept, module);
     ensure!(problems.is_empty(), "{}", problems.join("\n    "));
     Ok(())
 }
 
-/// Has small changes of the module judged by its tests and those of another package, and the
-/// outcome written to a folder: each change, or with a judge those that none failed with as the
-/// folder has it. Gives what was said.
-fn change(module: &Module, judge: Option<&str>, folder: &Path) -> Result<String> {
+/// In which round changes are judged. What takes long to compile or to run judges in the second
+/// only, and only changes that no test failed with in the first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Second,
+}
+
+/// Has small changes of the module judged by tests, and the outcome written to a folder, which has
+/// that of the first round in the second. Gives what was said.
+fn change(module: &Module, round: Round, folder: &Path) -> Result<String> {
     let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
     let mut cargo = cargo::command(&["mutants", "--colors=never"]);
     cargo.args(TESTS).args(["--package", &package, "--file", &files, "--test-package", &package]);
-    let seconds = if judge.is_some() { JUDGE_SECONDS } else { OWN_SECONDS };
-    cargo.arg(format!("--minimum-test-timeout={seconds}"));
-    judge.into_iter().for_each(|judge| _ = cargo.args(["--test-package", judge, "--iterate"]));
     cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
     // What is compiled anew for each change takes a third of the time so, and most tests take under
     // a second all the same; so does what stands on it, of which little changes.
     cargo.arg(format!("--cargo-arg=--config=profile.dev.package.{package}.opt-level=0"));
     cargo.env("CARGO_INCREMENTAL", "1").arg("--output").arg(folder);
+    match round {
+        Round::First => {
+            cargo.arg(format!("--minimum-test-timeout={QUICK_SECONDS}"));
+            if !module.slow.is_empty() {
+                cargo.args(["--", "--"]).args(module.slow.iter().flat_map(|test| ["--skip", test]));
+            }
+        }
+        Round::Second => {
+            cargo.args(["--iterate", &format!("--minimum-test-timeout={SLOW_SECONDS}")]);
+            cargo.args(module.judge.into_iter().flat_map(|judge| ["--test-package", judge]));
+        }
+    }
     let output = child::output(&mut cargo, LIMIT)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
