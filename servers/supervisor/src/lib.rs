@@ -349,6 +349,8 @@ mod tests {
             assert_eq!(program.serves(first + 2, 1000), (generation == 2).then_some(700));
             assert_eq!(program.phase, Phase::Serving);
             program.lost(first + 2, 300);
+            let left: Vec<_> = program.dispatchers.iter().map(|one| (one.domain, one.serves)).collect();
+            assert_eq!(left, [(Some(first), true), (Some(first + 1), true), (None, false)]);
             program.lost(first + 2, 310);
             assert_eq!(program.phase, Phase::Starting);
             program.lost(first, 320);
@@ -473,5 +475,24 @@ mod tests {
         assert_eq!(page.died(1, &death(DeathCause::Exit, 0), 1), Some(Decision::Finished));
         let mut fs = entry(Placement::default(), Restart::Never);
         assert_eq!(fs.died(1, &death(DeathCause::Exit, 0), 1), Some(Decision::End));
+        // An exit that tells of a failure, and an end by another that looks like success.
+        for (cause, status) in [(DeathCause::Exit, 1), (DeathCause::Killed, 0)] {
+            let mut failed = entry(Placement::default(), Restart::Always);
+            let decision = failed.died(1, &death(cause, status), 1);
+            assert_eq!(decision, Some(Decision::Restart { generation: 2, after_ns: 0 }), "{cause:?} {status}");
+        }
+    }
+
+    #[test]
+    fn a_death_is_told_by_its_cause_and_where_it_was() {
+        let told = |of: DeathCause, status| cause(&Death { address: 0x10, rip: 0x20, ..death(of, status) });
+        assert_eq!(told(DeathCause::Killed, STALLED), "stalled");
+        assert_eq!(told(DeathCause::Killed, 137), "killed");
+        assert_eq!(told(DeathCause::Exit, 3), "exit 3");
+        assert_eq!(told(DeathCause::Exception, 14), "exception 14 at 0x20, address 0x10");
+        assert_eq!(told(DeathCause::BadCall, 0), "bad call at 0x20");
+        assert_eq!(told(DeathCause::NoMemory, 0), "out of memory");
+        assert_eq!(told(DeathCause::Revoked, 0), "its memory was revoked");
+        assert_eq!(told(DeathCause::Alive, 0), "unknown");
     }
 }

@@ -62,7 +62,6 @@ pub struct Supervisor {
     spawn: SpawnClient,
     /// The right to write in the machine's name.
     power: Handle,
-    cores: u32,
     pub entries: RefCell<Vec<Entry>>,
     has_started_all: Cell<bool>,
     started: Watch,
@@ -88,7 +87,6 @@ impl Supervisor {
             monitor,
             spawn,
             power,
-            cores,
             has_started_all: Cell::new(false),
             started: Watch::default(),
             entries: RefCell::new(components.map(|component| Entry::new(component, cores)).collect()),
@@ -163,8 +161,7 @@ impl Supervisor {
     pub async fn probe_all(&self) {
         let wanted: BTreeSet<u32> = {
             let entries = self.entries.borrow();
-            let all = entries.iter().flat_map(|entry| &entry.dispatchers).map(|dispatcher| dispatcher.core);
-            all.filter(|core| *core < self.cores).collect()
+            entries.iter().flat_map(|entry| &entry.dispatchers).map(|dispatcher| dispatcher.core).collect()
         };
         for core in wanted {
             let mut from = 0;
