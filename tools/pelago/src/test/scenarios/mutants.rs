@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// Each change is compiled and tested anew: minutes for a small module, hours for a large one.
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
-/// As they take beside another's. One that has tests go on for ever is found after so many times
-/// what its package's tests take without a change, and after these seconds at least: some modules
-/// have dozens of those, each of which costs this limit.
+/// Two changes are judged beside each other. Tests that go on for ever are stopped after ten times
+/// what the package's take without a change, and after these seconds at least, of the round: some
+/// modules have dozens of such changes, each of which costs this limit.
 const TESTS: [&str; 3] = ["--timeout-multiplier=10", "--jobs=2", "--no-shuffle"];
 const QUICK_SECONDS: u32 = 5;
 const SLOW_SECONDS: u32 = 60;
@@ -31,17 +31,18 @@ struct Module {
     folder: &'static str,
     /// Another package whose tests judge it too.
     judge: Option<&'static str>,
-    /// Own tests that take seconds, by what is in their names.
+    /// Own tests that take seconds, by what is in their names: they judge in the second round.
     slow: &'static [&'static str],
 }
 
 impl Module {
-    /// One whose own tests are all and are quick.
+    /// One that its own tests judge, all of which are quick.
     const fn alone(folder: &'static str) -> Module {
         Module { folder, judge: None, slow: &[] }
     }
 
-    const fn slow(folder: &'static str, slow: &'static [&'static str]) -> Module {
+    /// One that its own tests judge, these in the second round.
+    const fn with_slow(folder: &'static str, slow: &'static [&'static str]) -> Module {
         Module { folder, judge: None, slow }
     }
 
@@ -86,9 +87,10 @@ const MODULES: &[Module] = &[
     Module::alone("lib/virtio"),
     Module::alone("lib/wiring"),
     Module::alone("lib/worker"),
-    Module::slow("servers/ip", &["no_packet_panics"]),
+    Module::with_slow("servers/ip", &["no_packet_panics"]),
     Module::alone("servers/memory"),
     Module::alone("servers/names"),
+    Module::alone("servers/supervisor"),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -123,7 +125,7 @@ fn run(module: &Module) -> Result<()> {
 
 /// In which round changes are judged. What takes long to compile or to run judges in the second
 /// only, and only changes that no test failed with in the first.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Round {
     First,
     Second,
