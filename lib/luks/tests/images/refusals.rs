@@ -110,6 +110,7 @@ fn damage_is_told_from_what_is_not_supported() {
         (r#""cpus":1"#, r#""cpus":-1"#),
         (r#""iterations":1000"#, r#""iterations":0"#),
         (r#""segments":["0"]"#, r#""segments":[]"#),
+        (r#""segments":{"#, r#""segments":{},"others":{"#),
         (r#""size":"dynamic""#, r#""size":"513""#),
         (r#""size":"dynamic""#, r#""size":"0""#),
         (r#""salt":""#, r#""salt":"!"#),
