@@ -183,6 +183,11 @@ mod tests {
     }
 
     #[test]
+    fn the_core_of_a_domain_is_in_its_highest_bits() {
+        assert_eq!([0, 7, (1 << 48) | 7, (0x1234 << 48) | 1, u64::MAX].map(home), [0, 0, 1, 0x1234, 0xffff]);
+    }
+
+    #[test]
     fn there_is_a_bound() {
         let mut table = Table::new();
         (0..DOMAINS_MAX as u64).for_each(|id| assert_eq!(domain(&mut table, id, 0), id as u32 + 1));

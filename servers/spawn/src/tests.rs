@@ -9,12 +9,18 @@ use contracts::endpoint::{BindError, Work};
 use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
 use contracts::monitor::*;
 use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names};
-use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent, serve_spawn};
+use contracts::spawn::{Death, DomainId, MemoryId, SpawnClient, SpawnError, SpawnEvent, serve_spawn};
 use system::{Component, Linux, Placement, Restart, System, Use};
 
 use spawn_core::{ChannelSet, LinuxEntry};
 
 use crate::service::{Service, Shared};
+
+mod binding;
+mod components;
+mod linux;
+mod regions;
+mod service;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// How long the answer of the monitor that makes a domain takes.
@@ -27,7 +33,7 @@ const CONSOLE: &str = "console";
 /// What the component may ask for while it runs.
 const BOUND: &str = "packets";
 
-/// What the monitor was asked for.
+/// What the monitor was asked for, but for what is made before a domain and told after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Create,
@@ -39,9 +45,51 @@ enum Asked {
     Refuse,
 }
 
+/// What monitors, memory and names were asked for, and with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Call {
+    Open(u32, ChannelId, Option<Place>),
+    Close(u32, ChannelId),
+    Announce(u32, ChannelId, u32),
+    Introduce(u32, ChannelId, DomainId, u64),
+    Refuse(u32, DomainId, u64, BindError),
+    Region(u32, String, u64, RegionKind, Option<u64>),
+    /// Name, generation and first pages of the plan.
+    Create(u32, String, u64, u64),
+    BeginTurns(u32, DomainId),
+    Start(u32, DomainId),
+    Kill(u32, DomainId, u64),
+    Discard(u32, DomainId),
+    Common(u32, u64, u64),
+    Lend(u32, MemoryId, DomainId, bool),
+    Release(u32, MemoryId),
+    Prepare(u32, u64, u64),
+    Register(Named),
+    ToldAll,
+    Find(String, u32, u32),
+}
+
+/// Most times that a fake is asked what runs in a test: more is somebody who goes in circles.
+const LOOKS_MAX: u32 = 1000;
+
 #[derive(Default)]
 struct Fake {
-    asked: RefCell<Vec<Asked>>,
+    calls: RefCell<Vec<Call>>,
+    /// What runs, beside `runs`.
+    lines: RefCell<Vec<DomainLine>>,
+    /// How often it was asked for that.
+    looks: Cell<u32>,
+    /// How monitors refuse what they are asked for, if they do.
+    refuses: Cell<Option<MonitorError>>,
+    /// Servers take no channel that was asked for.
+    takes_nothing: Cell<bool>,
+    /// What the name server says, if not that it is the driver.
+    finds: RefCell<Option<Result<Named, NamesError>>>,
+    /// Each domain has a number of its own; all have the same otherwise.
+    counts: Cell<bool>,
+    made: Cell<u64>,
+    /// How long after it was ended the death of a domain is told.
+    dies_after_ns: Cell<u64>,
     /// How often the name server says yet that it does not know all.
     not_yet: Cell<u32>,
     /// Monitors start nothing.
@@ -70,13 +118,59 @@ macro_rules! refused {
     };
 }
 
+impl Fake {
+    fn call(&self, call: Call) {
+        self.calls.borrow_mut().push(call);
+    }
+
+    /// Gives and forgets what was asked for.
+    fn asked(&self) -> Vec<Asked> {
+        let of = |call| match call {
+            Call::Create(..) => Some(Asked::Create),
+            Call::Start(..) => Some(Asked::Start),
+            Call::Kill(_, domain, _) => Some(Asked::Kill(domain)),
+            Call::Close(core, id) => Some(Asked::Close(core, id)),
+            Call::Introduce(..) => Some(Asked::Introduce),
+            Call::Refuse(..) => Some(Asked::Refuse),
+            _ => None,
+        };
+        self.calls.take().into_iter().filter_map(of).collect()
+    }
+
+    /// The answer, unless monitors refuse.
+    fn pass<T>(&self, call: Call, answer: T) -> Result<T, MonitorError> {
+        self.call(call);
+        self.refuses.get().map_or(Ok(answer), Err)
+    }
+}
+
+/// A domain of a core.
+fn of_core(core: u32, number: u64) -> DomainId {
+    (u64::from(core) << 48) | number
+}
+
+/// Where a core says that its part of a channel is.
+fn place(core: u32, id: ChannelId) -> Place {
+    Place { physical: (u64::from(core) + 1) << 12, slot: id }
+}
+
+/// Where a core says that its part of a region is.
+fn region_of(core: u32) -> u64 {
+    (u64::from(core) + 1) << 20
+}
+
+fn death(domain: DomainId, cause: u64, status: u64) -> Death {
+    Death { domain, cause, status, address: 0, rip: 0, cpu_ns: 0 }
+}
+
+/// What a core says that runs there.
+fn line(domain: DomainId, name: &str, generation: u64) -> DomainLine {
+    let core = spawn_core::home(domain);
+    DomainLine { domain, name: name.into(), core, generation, serving: true, pages: 1, cpu_ns: 1 }
+}
+
 impl MonitorServer for Fake {
     refused! {
-        region(u32, String, u64, RegionKind, Option<u64>) -> u64;
-        discard(u32, DomainId) -> ();
-        common(u32, u64, u64) -> u64;
-        lend(u32, u64, DomainId, bool) -> u64;
-        release(u32, u64) -> ();
         inject_fault(u32, DomainId, FaultKind, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
         ledger(u32, DomainId) -> Option<LedgerLine>;
@@ -93,18 +187,47 @@ impl MonitorServer for Fake {
         discard_core(u32, u32) -> ();
     }
 
-    async fn open(&self, _: &Peer, _: u32, _: ChannelPlan, _: Option<Place>) -> Result<Place, MonitorError> {
-        Ok(Place::default())
+    async fn open(&self, _: &Peer, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
+        self.pass(Call::Open(core, plan.id, other), place(core, plan.id))
+    }
+
+    async fn region(
+        &self,
+        _: &Peer,
+        core: u32,
+        name: String,
+        pages: u64,
+        kind: RegionKind,
+        of: Option<u64>,
+    ) -> Result<u64, MonitorError> {
+        self.pass(Call::Region(core, name, pages, kind, of), region_of(core))
+    }
+
+    async fn discard(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        self.pass(Call::Discard(core, domain), ())
+    }
+
+    async fn common(&self, _: &Peer, core: u32, pages: u64, spare: u64) -> Result<MemoryId, MonitorError> {
+        self.pass(Call::Common(core, pages, spare), of_core(core, pages))
+    }
+
+    async fn lend(&self, _: &Peer, core: u32, memory: MemoryId, to: DomainId, w: bool) -> Result<u64, MonitorError> {
+        self.pass(Call::Lend(core, memory, to, w), to + 1)
+    }
+
+    async fn release(&self, _: &Peer, core: u32, memory: MemoryId) -> Result<(), MonitorError> {
+        self.pass(Call::Release(core, memory), ())
     }
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
-        self.asked.borrow_mut().push(Asked::Close(core, id));
+        self.call(Call::Close(core, id));
         if self.keeps_channels.get() { Err(MonitorError::Busy) } else { Ok(()) }
     }
 
-    async fn announce(&self, _: &Peer, _: u32, id: ChannelId, _: u32) -> Result<(), MonitorError> {
-        if id > wiring::BOUND_CHANNELS {
-            return Ok(());
+    async fn announce(&self, _: &Peer, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError> {
+        self.call(Call::Announce(core, id, set));
+        if !(wiring::RUN_TIME_CHANNELS..=wiring::BOUND_CHANNELS).contains(&id) {
+            return if self.takes_nothing.get() { Err(MonitorError::NotFound) } else { Ok(()) };
         }
         let life = self.console.get().ok_or(MonitorError::NotFound)?;
         self.brought.borrow_mut().push((id, life));
@@ -112,58 +235,65 @@ impl MonitorServer for Fake {
         if self.console.get() == Some(life) { Ok(()) } else { Err(MonitorError::NotFound) }
     }
 
-    async fn introduce(&self, _: &Peer, _: u32, _: ChannelId, _: DomainId, _: u64) -> Result<(), MonitorError> {
-        self.asked.borrow_mut().push(Asked::Introduce);
+    async fn introduce(&self, _: &Peer, core: u32, id: ChannelId, to: DomainId, of: u64) -> Result<(), MonitorError> {
+        self.call(Call::Introduce(core, id, to, of));
         Ok(())
     }
 
-    async fn refuse(&self, _: &Peer, _: u32, _: DomainId, _: u64, _: BindError) -> Result<(), MonitorError> {
-        self.asked.borrow_mut().push(Asked::Refuse);
+    async fn refuse(&self, _: &Peer, core: u32, to: DomainId, of: u64, why: BindError) -> Result<(), MonitorError> {
+        self.call(Call::Refuse(core, to, of, why));
         Ok(())
     }
 
     async fn domain(&self, peer: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
         *self.peer.borrow_mut() = Some(peer.clone());
-        let there = self.runs.get().filter(|domain| *domain >= from);
-        Ok(there.map(|domain| DomainLine {
-            domain,
-            name: "ip".into(),
-            core,
-            generation: 1,
-            serving: true,
-            pages: 1,
-            cpu_ns: 1,
-        }))
+        self.looks.set(self.looks.get() + 1);
+        assert!(self.looks.get() < LOOKS_MAX, "it is asked for the same again and again");
+        let lines = self.lines.borrow();
+        let all = lines.iter().cloned().chain(self.runs.get().map(|domain| line(domain, "ip", 1)));
+        let there = all.filter(|line| line.core == core && line.domain >= from);
+        Ok(there.min_by_key(|line| line.domain))
     }
 
-    async fn create(&self, _: &Peer, _: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
-        self.asked.borrow_mut().push(Asked::Create);
+    async fn create(&self, _: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
+        self.call(Call::Create(core, plan.name.clone(), plan.generation, plan.first_pages));
         if plan.name == CONSOLE {
             self.console.set(Some(plan.generation));
         }
         // A program takes longer.
         runtime::sleep(if plan.name == CONSOLE { BRINGING_NS } else { MAKING_NS }).await;
-        if self.is_full.get() && !self.asked.borrow().iter().any(|asked| matches!(asked, Asked::Close(..))) {
+        if self.is_full.get() && !self.calls.borrow().iter().any(|call| matches!(call, Call::Close(..))) {
             return Err(MonitorError::NoMemory);
         }
-        Ok(Created { domain: MADE, ..Created::default() })
+        let before = if self.counts.get() { self.made.replace(self.made.get() + 1) } else { 0 };
+        Ok(Created { domain: of_core(core, MADE + before), ..Created::default() })
     }
 
-    async fn begin_turns(&self, _: &Peer, _: u32, _: DomainId) -> Result<(), MonitorError> {
-        Err(MonitorError::NotFound)
+    async fn begin_turns(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        self.pass(Call::BeginTurns(core, domain), ())
     }
 
-    async fn start(&self, _: &Peer, _: u32, domain: DomainId) -> Result<(), MonitorError> {
-        assert_eq!(domain, MADE);
-        self.asked.borrow_mut().push(Asked::Start);
+    async fn start(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        assert_eq!(domain, of_core(core, MADE));
+        self.pass(Call::Start(core, domain), ())?;
         if self.starts_nothing.get() { Err(MonitorError::Failed) } else { Ok(()) }
     }
 
     /// And tells of the death.
-    async fn kill(&self, peer: &Peer, _: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
-        self.asked.borrow_mut().push(Asked::Kill(domain));
-        let death = Death { domain, cause: DeathCause::Killed as u64, status, address: 0, rip: 0, cpu_ns: 0 };
-        assert!(MonitorEvents::new(peer).died("ip".into(), 1, false, death).is_ok());
+    async fn kill(&self, peer: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
+        self.pass(Call::Kill(core, domain, status), ())?;
+        let death = death(domain, DeathCause::Killed as u64, status);
+        let tell = move |peer: &Peer| assert!(MonitorEvents::new(peer).died("ip".into(), 1, false, death).is_ok());
+        match self.dies_after_ns.get() {
+            0 => tell(peer),
+            after_ns => {
+                let peer = peer.clone();
+                runtime::spawn(async move {
+                    runtime::sleep(after_ns).await;
+                    tell(&peer);
+                });
+            }
+        }
         Ok(())
     }
 
@@ -173,7 +303,8 @@ impl MonitorServer for Fake {
 }
 
 impl MemoryServer for Fake {
-    async fn prepare(&self, _: &Peer, _: u32, pages: u64, _: u64) -> Result<u64, MemoryError> {
+    async fn prepare(&self, _: &Peer, core: u32, pages: u64, limit: u64) -> Result<u64, MemoryError> {
+        self.call(Call::Prepare(core, pages, limit));
         if self.has_no_room.get() { Err(MemoryError::NoMemory) } else { Ok(pages) }
     }
 
@@ -183,7 +314,8 @@ impl MemoryServer for Fake {
 }
 
 impl NamesServer for Fake {
-    async fn register(&self, _: &Peer, _: Named) -> Result<(), NamesError> {
+    async fn register(&self, _: &Peer, entry: Named) -> Result<(), NamesError> {
+        self.call(Call::Register(entry));
         Ok(())
     }
 
@@ -192,10 +324,15 @@ impl NamesServer for Fake {
     }
 
     async fn told_all(&self, _: &Peer) -> Result<(), NamesError> {
+        self.call(Call::ToldAll);
         Ok(())
     }
 
-    async fn find(&self, _: &Peer, contract: String, core: u32, _: u32) -> Result<Named, NamesError> {
+    async fn find(&self, _: &Peer, contract: String, core: u32, index: u32) -> Result<Named, NamesError> {
+        self.call(Call::Find(contract.clone(), core, index));
+        if let Some(answer) = &*self.finds.borrow() {
+            return answer.clone();
+        }
         match self.not_yet.get().checked_sub(1) {
             Some(left) => {
                 self.not_yet.set(left);
@@ -233,14 +370,42 @@ fn component(name: &str) -> Component {
     }
 }
 
+/// One on a core that serves a contract of its name, and uses those of others.
+fn on(core: u32, name: &str, uses: &[&str]) -> Component {
+    Component {
+        core: Placement::Preferred(vec![core]),
+        memory_limit_pages: 1000,
+        provides: vec![name.into()],
+        uses: uses.iter().map(|name| Use { contract: (*name).into(), server: (*name).into() }).collect(),
+        ..component(name)
+    }
+}
+
+/// A system of such, with what its Linux programs use.
+fn system_of(components: Vec<Component>, uses: &[&str]) -> System {
+    let uses = uses.iter().map(|name| Use { contract: (*name).into(), server: (*name).into() }).collect();
+    System { components, linux: Linux { uses, ..description().linux } }
+}
+
 /// Spawn, and a client of it.
 fn begin(fake: &Rc<Fake>) -> (Rc<Service>, SpawnClient) {
-    let [monitor, memory, names, spawn] = [(); 4].map(|()| channel::loopback(Layout::default()));
+    begin_with(fake, description(), 1)
+}
+
+/// Spawn on so many cores.
+fn begin_with(fake: &Rc<Fake>, system: System, cores: u32) -> (Rc<Service>, SpawnClient) {
+    let names = channel::loopback(Layout::default());
+    runtime::spawn(serve_names(fake.clone(), names.1));
+    begin_beside(fake, system, cores, NamesClient::new(names.0))
+}
+
+/// Spawn with that name server.
+fn begin_beside(fake: &Rc<Fake>, system: System, cores: u32, names: NamesClient) -> (Rc<Service>, SpawnClient) {
+    let [monitor, memory, spawn] = [(); 3].map(|()| channel::loopback(Layout::default()));
     runtime::spawn(serve_monitor(fake.clone(), monitor.1));
     runtime::spawn(serve_memory(fake.clone(), memory.1));
-    runtime::spawn(serve_names(fake.clone(), names.1));
-    let clients = (MonitorClient::new(monitor.0), MemoryClient::new(memory.0), NamesClient::new(names.0));
-    let service = Rc::new(Service::new(description(), 1, clients.0, clients.1, clients.2));
+    let clients = (MonitorClient::new(monitor.0), MemoryClient::new(memory.0));
+    let service = Rc::new(Service::new(system, cores, clients.0, clients.1, names));
     runtime::spawn(service.clone().listen());
     runtime::spawn(serve_spawn(Rc::new(Shared(service.clone())), spawn.1));
     (service, SpawnClient::new(spawn.0))
@@ -258,7 +423,7 @@ fn a_component_that_is_begun_is_started_whatever_becomes_of_who_asked() {
             let _ = runtime::timeout(dies_after_ns, supervisor.component("ip".into(), 1, 0)).await;
             supervisor.channel().close();
             runtime::sleep(10 * MAKING_NS).await;
-            fake.asked.take()
+            fake.asked()
         });
         let is_whole = asked.is_empty() || asked == [Asked::Create, Asked::Start];
         assert!(is_whole, "dead after {dies_after_ns} ns: {asked:?}");
@@ -276,11 +441,11 @@ fn what_is_made_and_does_not_start_is_ended() {
         for _ in 0..2 {
             let refused = supervisor.component("ip".into(), 1, 0).await;
             assert_eq!(refused, Err(CallError::Server(SpawnError::Failed)));
-            assert_eq!(fake.asked.take(), [Asked::Create, Asked::Start, Asked::Kill(MADE)]);
+            assert_eq!(fake.asked(), [Asked::Create, Asked::Start, Asked::Kill(MADE)]);
         }
         fake.starts_nothing.set(false);
         assert_eq!(supervisor.component("ip".into(), 1, 0).await, Ok(MADE));
-        assert_eq!(fake.asked.take(), [Asked::Create, Asked::Start]);
+        assert_eq!(fake.asked(), [Asked::Create, Asked::Start]);
     });
 }
 
@@ -292,12 +457,12 @@ fn who_asks_a_restarted_name_server_waits_until_it_was_told_all() {
         let fake = Rc::new(Fake { not_yet: Cell::new(3), runs: Cell::new(Some(MADE)), ..Fake::default() });
         let (service, _supervisor) = begin(&fake);
         service.clone().bind(MADE, 1, BOUND.into(), 0).await;
-        assert_eq!(fake.asked.take(), [Asked::Introduce]);
+        assert_eq!(fake.asked(), [Asked::Introduce]);
         assert_eq!(fake.not_yet.get(), 0);
         // One that never is told all is not waited for for ever.
         fake.not_yet.set(u32::MAX);
         assert!(runtime::timeout(5_000_000_000, service.bind(MADE, 2, BOUND.into(), 0)).await.is_ok());
-        assert_eq!(fake.asked.take(), [Asked::Refuse]);
+        assert_eq!(fake.asked(), [Asked::Refuse]);
     });
 }
 
@@ -310,12 +475,12 @@ fn what_a_core_did_not_let_go_is_closed_later() {
         let (service, _supervisor) = begin(&fake);
         let plan = wiring::plan(5, BOUND, ("ip", 1), ("driver", 0));
         service.close(&[plan]).await;
-        assert_eq!(fake.asked.take(), [Asked::Close(1, 5)]);
+        assert_eq!(fake.asked(), [Asked::Close(1, 5)]);
         fake.keeps_channels.set(false);
         service.close(&[]).await;
-        assert_eq!(fake.asked.take(), [Asked::Close(1, 5), Asked::Close(0, 5)]);
+        assert_eq!(fake.asked(), [Asked::Close(1, 5), Asked::Close(0, 5)]);
         service.close(&[]).await;
-        assert_eq!(fake.asked.take(), [], "once");
+        assert_eq!(fake.asked(), [], "once");
     });
 }
 
@@ -354,7 +519,7 @@ fn spare_channels_make_room_for_a_program() {
         }
         let _ = process.ready();
         assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
-        assert_eq!(fake.asked.take(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
+        assert_eq!(fake.asked(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
     });
 }
 
