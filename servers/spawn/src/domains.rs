@@ -12,8 +12,6 @@ use crate::service::Service;
 
 /// How long the first domain waits for the components.
 const READY_LIMIT_NS: u64 = 30_000_000_000;
-/// Steps of that wait, which exists at boot only.
-const READY_STEP_NS: u64 = 1_000_000;
 /// Pages that must be free before a program is started: proxy, channels on this core, something to
 /// begin with, and the core's reserve.
 const FIRST_PAGES: u64 = 768;
@@ -53,15 +51,11 @@ impl Service {
     }
 
     async fn wait_ready(&self) -> Result<(), SpawnError> {
-        let limit_ns = runtime::now_ns() + READY_LIMIT_NS;
-        while !self.is_ready.get() {
-            if runtime::now_ns() > limit_ns {
-                runtime::log!("a program waits for the components, which are not ready after 30 s");
-                return Err(SpawnError::Failed);
-            }
-            runtime::sleep(READY_STEP_NS).await;
-        }
-        Ok(())
+        let ready = self.ready.until(|| self.is_ready.get().then_some(()));
+        runtime::timeout(READY_LIMIT_NS, ready).await.map_err(|_| {
+            runtime::log!("a program waits for the components, which are not ready after 30 s");
+            SpawnError::Failed
+        })
     }
 
     async fn make_linux(

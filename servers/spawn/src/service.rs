@@ -41,6 +41,8 @@ pub struct Service {
     /// Those who wait for a program to be gone.
     pub wakers: RefCell<Vec<Waker>>,
     pub is_ready: Cell<bool>,
+    /// That has become so.
+    pub ready: Watch,
     /// Components that are being made.
     pub making: RefCell<BTreeSet<String>>,
     /// One of them was, or could not be.
@@ -75,6 +77,7 @@ impl Service {
             last_bound: Cell::new(wiring::BOUND_CHANNELS),
             wakers: RefCell::default(),
             is_ready: Cell::new(false),
+            ready: Watch::default(),
             making: RefCell::default(),
             made: Watch::default(),
             refusals: LogLimit::default(),
@@ -204,5 +207,6 @@ impl SpawnServer for Shared {
 
     fn ready(&self, _: &Peer) {
         self.0.is_ready.set(true);
+        self.0.ready.changed();
     }
 }
