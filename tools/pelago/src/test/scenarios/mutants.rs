@@ -77,6 +77,7 @@ const MODULES: &[Module] = &[
     Module::alone("lib/executor"),
     Module::alone("lib/link"),
     Module::alone("lib/lock"),
+    Module::with_slow("lib/luks", &["wrong_headers"]),
     Module::alone("lib/mark"),
     Module::alone("lib/open-files"),
     Module::alone("lib/packet"),
@@ -90,6 +91,7 @@ const MODULES: &[Module] = &[
     Module::with_slow("servers/ip", &["no_packet_panics"]),
     Module::alone("servers/memory"),
     Module::alone("servers/names"),
+    Module::alone("servers/spawn"),
     Module::alone("servers/supervisor"),
 ];
 
