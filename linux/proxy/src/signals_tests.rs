@@ -164,3 +164,177 @@ fn a_limit_bounds_what_is_queued_for_each() {
     (0..QUEUED_MAX as u64).for_each(|value| assert_eq!(signals.post(50, of(value), true), Posted::Kept));
     assert!(!signals.has_room(None));
 }
+
+fn ignore() -> Option<Action> {
+    Some(Action { handler: action::IGNORE, ..Action::default() })
+}
+
+#[test]
+fn an_alternate_stack_holds_what_is_above_its_base_up_to_its_end() {
+    let stack = AlternateStack { base: 0x1000, flags: 0, reserved: 0, bytes: 0x800 };
+    assert_eq!([0x900, 0x1000, 0x1001, 0x1800, 0x1801].map(|at| stack.holds(at)), [false, false, true, true, false]);
+    assert!(!AlternateStack { flags: STACK_DISABLED, ..stack }.holds(0x1800));
+}
+
+#[test]
+fn only_a_cause_of_a_timer_has_one() {
+    assert_eq!(Cause::timer(7, 1).timer_of(), Some(7));
+    assert_eq!(Cause::of_process(code::SI_USER, 7).timer_of(), None);
+}
+
+#[test]
+fn who_ignores_a_signal_loses_what_waits_of_it_and_nothing_else() {
+    let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+    let of = |value| Cause { code: -1, errno: 0, words: [1, value] };
+    for value in 1..3 {
+        for signal in [10, 12, 41, 42] {
+            signals.post(signal, of(value), true);
+        }
+    }
+    for signal in [10, 41] {
+        signals.set_action(signal, ignore()).unwrap();
+    }
+    assert_eq!(signals.pending(&thread), bit(12) | bit(42));
+    assert_eq!(signals.post(41, of(5), true), Posted::Kept);
+    let taken = core::iter::from_fn(|| signals.take_of(&mut thread, u64::MAX));
+    assert!(taken.map(|(signal, cause)| (signal, cause.words[1])).eq([(12, 1), (41, 5), (42, 1), (42, 2)]));
+}
+
+#[test]
+fn who_asks_by_what_the_program_chose_is_not_told_what_is_so_by_default() {
+    let mut signals = Signals::default();
+    signals.set_action(10, ignore()).unwrap();
+    signals.set_action(12, handler(0)).unwrap();
+    let chosen = [9, 10, 11, 12, number::SIGCHLD].map(|signal| signals.is_ignored_by_choice(signal));
+    assert_eq!(chosen, [false, true, false, false, false]);
+}
+
+#[test]
+fn a_mask_for_a_call_is_not_the_lasting_one_and_never_blocks_all() {
+    let mut thread = ThreadSignals::default();
+    thread.change_mask(2, bit(10)).unwrap();
+    thread.mask_for_a_call(bit(12) | UNBLOCKABLE);
+    assert_eq!(thread.blocked, bit(12));
+    assert_eq!([thread.take_lasting_mask(), thread.take_lasting_mask()], [bit(10), bit(12)]);
+}
+
+#[test]
+fn a_handler_runs_with_its_mask_and_without_its_own_signal_unless_it_may_nest() {
+    let mut signals = Signals::default();
+    let thread = ThreadSignals { blocked: bit(12) | bit(14), ..ThreadSignals::default() };
+    let action = Action { mask: bit(12) | bit(13) | UNBLOCKABLE, ..handler(0).unwrap() };
+    let others = bit(12) | bit(13) | bit(14);
+    assert_eq!(thread.mask_for(10, &action), others | bit(10));
+    assert_eq!(thread.mask_for(10, &Action { flags: action::SA_NODEFER, ..action }), others);
+    signals.set_action(10, Some(action)).unwrap();
+    assert_eq!(signals.set_action(10, None), Ok(Action { mask: bit(12) | bit(13), ..action }));
+}
+
+/// One that is open and awaited makes it go on too.
+#[test]
+fn a_thread_goes_on_with_what_is_open_or_awaited() {
+    let thread = ThreadSignals { blocked: bit(10) | bit(12), awaited: bit(12) | bit(14), ..ThreadSignals::default() };
+    assert_eq!([10, 12, 13, 14].map(|signal| thread.wants(signal)), [false, true, true, true]);
+}
+
+#[test]
+fn a_child_has_its_parents_masks_and_actions_and_nothing_that_waits() {
+    let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+    signals.set_action(10, handler(0)).unwrap();
+    thread.begin(bit(10) | bit(40));
+    (thread.awaited, thread.alternate.flags) = (bit(10), 0);
+    for signal in [10, 40] {
+        signals.post(signal, Cause::default(), true);
+        signals.post_to(&mut thread, signal, Cause::default());
+    }
+    signals.become_child();
+    thread.become_child();
+    assert_eq!((signals.pending(&thread), thread.awaited), (0, 0));
+    assert_eq!((thread.blocked, thread.alternate.flags), (bit(10) | bit(40), 0));
+    assert_eq!(signals.set_action(10, None).unwrap().handler, 0x1000);
+    // Nothing is left in its queues either.
+    signals.post(40, Cause::of_process(0, 3), true);
+    assert_eq!(core::iter::from_fn(|| signals.take_of(&mut thread, bit(40))).count(), 1);
+}
+
+#[test]
+fn one_that_is_ignored_waits_if_it_is_blocked() {
+    let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+    let (child, window) = (number::SIGCHLD, number::SIGWINCH);
+    assert_eq!(signals.post_to(&mut thread, child, Cause::default()), Posted::Ignored);
+    thread.change_mask(2, bit(child) | bit(window)).unwrap();
+    for signal in [child, window] {
+        assert_eq!(signals.post_to(&mut thread, signal, Cause::default()), Posted::Kept);
+    }
+    assert!(signals.is_quiet(&thread));
+    // What is ignored goes when it is open, and what is blocked stays.
+    thread.change_mask(2, bit(window)).unwrap();
+    signals.post_to(&mut thread, 10, Cause::default());
+    assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::End(10));
+    assert_eq!(signals.pending(&thread), bit(window));
+    signals.post(child, Cause::default(), true);
+    thread.change_mask(2, 0).unwrap();
+    assert!(!signals.has_deliverable(&thread), "all of it is ignored");
+    assert_eq!((signals.take(&mut thread), signals.pending(&thread)), (None, 0));
+}
+
+#[test]
+fn only_stop_signals_take_back_a_continuation_and_they_nothing_else() {
+    use number::*;
+    let (mut signals, thread) = (Signals::default(), ThreadSignals::default());
+    for signal in [SIGCONT, SIGALRM] {
+        signals.post(signal, Cause::default(), true);
+    }
+    assert_eq!(signals.pending(&thread), bit(SIGCONT) | bit(SIGALRM));
+    assert!(signals.take_continued());
+    signals.post(SIGTSTP, Cause::default(), true);
+    assert_eq!(signals.pending(&thread), bit(SIGTSTP) | bit(SIGALRM));
+    signals.post(SIGCONT, Cause::default(), true);
+    assert_eq!(signals.pending(&thread), bit(SIGCONT) | bit(SIGALRM));
+}
+
+#[test]
+fn a_fault_is_handled_unless_it_is_blocked() {
+    let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+    signals.set_action(11, handler(0)).unwrap();
+    for _ in 0..2 {
+        signals.force(&mut thread, 11, Cause::default());
+        assert!(matches!(signals.take(&mut thread).unwrap().0, Delivery::Handle(11, _)));
+    }
+    thread.change_mask(2, bit(11) | bit(12)).unwrap();
+    signals.force(&mut thread, 11, Cause::default());
+    assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::End(11));
+    assert_eq!(thread.blocked, bit(12));
+}
+
+#[test]
+fn the_next_one_says_whether_a_call_starts_again_and_whether_the_process_ends() {
+    let mut signals = Signals::default();
+    signals.set_action(10, handler(action::SA_RESTART)).unwrap();
+    signals.set_action(12, handler(action::SA_NODEFER)).unwrap();
+    let mut with = |signal| {
+        let mut thread = ThreadSignals::default();
+        signals.post_to(&mut thread, signal, Cause::default());
+        let told = (signals.restarts_calls(&thread), signals.ends(&thread));
+        signals.become_child();
+        told
+    };
+    assert_eq!(with(0), (true, false), "there is none");
+    assert_eq!([with(10), with(12)], [(true, false), (false, false)], "caught");
+    assert_eq!([with(11), with(13)], [(true, true); 2], "deadly");
+    assert_eq!(with(number::SIGTSTP), (true, false), "stops");
+}
+
+#[test]
+fn a_thread_is_quiet_if_nothing_is_open_and_no_mask_is_to_be_put_back() {
+    let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+    assert!(signals.is_quiet(&thread));
+    signals.post(10, Cause::default(), false);
+    assert!(!signals.is_quiet(&thread));
+    thread.change_mask(2, bit(10)).unwrap();
+    assert!(signals.is_quiet(&thread));
+    thread.mask_for_a_call(bit(10));
+    assert!(!signals.is_quiet(&thread));
+    thread.restore_mask();
+    assert!(signals.is_quiet(&thread));
+}

@@ -213,15 +213,153 @@ fn what_is_said_of_forks_can_be_taken_back() {
 }
 
 #[test]
-fn a_full_table_refuses_and_stays_whole() {
+fn neighbours_of_a_segment_are_one_area_if_their_pages_follow() {
     let mut memory = none();
-    for index in 0..AREAS_MAX as u64 {
+    let area = |start, segment, first_page| Area { start, end: start + PAGE, segment, first_page, ..Area::default() };
+    for (start, segment, first_page) in [(0x10_0000, 5, 7), (0x10_1000, 5, 8), (0x10_2000, 5, 8), (0x10_3000, 6, 9)] {
+        memory.insert(area(start, segment, first_page)).unwrap();
+    }
+    // What has no segment yet has no pages either.
+    for start in [0x20_0000, 0x20_1000] {
+        memory.insert(area(start, 0, 0)).unwrap();
+    }
+    let starts: Vec<_> = memory.areas().iter().map(|area| area.start).collect();
+    assert_eq!(starts, [0x10_0000, 0x10_2000, 0x10_3000, 0x20_0000]);
+}
+
+#[test]
+fn what_is_rounded_is_rounded_to_pages() {
+    let sizes = [0, 1, PAGE, PAGE + 1, u64::MAX - PAGE + 1, u64::MAX - PAGE + 2];
+    let rounded = [0, PAGE, PAGE, 2 * PAGE, u64::MAX - PAGE + 1].map(Some);
+    assert!(sizes.map(round_up).into_iter().eq(rounded.into_iter().chain([None])));
+    assert_eq!(stack_bytes((1 << 20) + 0x1800), (1 << 20) + 0x1000);
+    assert_eq!(none().place(0x40_1800, PAGE), Ok(0x40_1000));
+    assert!(permitted(0x40_0000, 0x40_1000) && !permitted(0x40_0000, 0x40_0000), "nothing is no range");
+}
+
+/// What can be written differs from its file; what a program may write elsewhere is of none.
+#[test]
+fn what_becomes_writable_is_of_its_file_no_more() {
+    let mut memory = none();
+    let area = |start, marks| Area { start, end: start + PAGE, segment: 5, marks, ..Area::default() };
+    memory.insert(area(0x10_0000, mark::BACKED)).unwrap();
+    memory.insert(area(0x20_0000, 0)).unwrap();
+    let (read, write) = (protection::READ, protection::READ | protection::WRITE);
+    for (protection, expected) in [(read, [mark::BACKED, 0]), (write, [mark::FILLED, 0]), (read, [mark::FILLED, 0])] {
+        for start in [0x10_0000, 0x20_0000] {
+            memory.protect(start, start + PAGE, protection, |_, _| Ok(())).unwrap();
+        }
+        assert!(memory.areas().iter().map(|area| area.marks).eq(expected), "{protection}");
+    }
+    // A mark that is given twice is there all the same.
+    memory.mark(0x10_0000, 0x10_1000, [0, mark::FILLED]).unwrap();
+    assert_eq!(memory.areas()[0].marks, mark::FILLED);
+}
+
+#[test]
+fn what_is_paged_out_is_found_by_those_who_may_use_it() {
+    let mut memory = none();
+    let (read, write) = (protection::READ, protection::READ | protection::WRITE);
+    memory.insert(Area { start: 0x10_0000, end: 0x10_2000, protection: read, ..Area::default() }).unwrap();
+    memory
+        .insert(Area { start: 0x10_2000, end: 0x10_6000, protection: read, marks: mark::BACKED, ..Area::default() })
+        .unwrap();
+    memory.set_out(0x10_3000, 0x10_5000, true).unwrap();
+    let found = |memory: &Memory, needs| memory.first_out(0x10_0000, 0x6000, needs);
+    assert_eq!((found(&memory, read), found(&memory, write)), (Some(0x10_3000..0x10_5000), None));
+    memory.protect(0x10_0000, 0x10_6000, write, |_, _| Ok(())).unwrap();
+    assert_eq!(found(&memory, protection::WRITE), Some(0x10_3000..0x10_5000));
+    assert_eq!(memory.first_out(0x10_0000, 0x3000, 0), None, "before it");
+    assert_eq!(memory.first_out(0xf_f000, 0x6000, 0), None, "begins where nothing is");
+    memory.set_out(0x10_3000, 0x10_5000, false).unwrap();
+    assert_eq!(found(&memory, 0), None);
+}
+
+#[test]
+fn the_stack_is_no_data_however_large() {
+    let of = |start| Area { start, end: start + PAGE, protection: protection::WRITE, ..Area::default() };
+    let lowest = STACK_TOP - STACK_BYTES_MAX;
+    assert!(of(lowest - PAGE).is_data() && !of(lowest).is_data());
+}
+
+#[test]
+fn what_is_mapped_is_measured_up_to_a_gap_or_what_may_not_be_done() {
+    let mut memory = none();
+    let (read, write) = (protection::READ, protection::READ | protection::WRITE);
+    for (start, end, protection) in
+        [(0x10_0000, 0x10_2000, write), (0x10_2000, 0x10_3000, read), (0x10_4000, 0x10_5000, read)]
+    {
+        memory.insert(Area { start, end, segment: start, protection, ..Area::default() }).unwrap();
+    }
+    let extents = |address, needs| [0, 0x800, 0x2800, u64::MAX].map(|limit| memory.extent(address, limit, needs));
+    assert_eq!(extents(0x10_0100, protection::READ), [0, 0x800, 0x2800, 0x2f00]);
+    assert_eq!(extents(0x10_0100, protection::WRITE), [0, 0x800, 0x1f00, 0x1f00]);
+    assert_eq!(extents(0x10_3000, 0), [0; 4]);
+}
+
+#[test]
+fn who_has_memory_in_common_knows_a_word_by_the_same_numbers() {
+    let mut memory = none();
+    let area =
+        |start, common| Area { start, end: start + 4 * PAGE, segment: 5, first_page: 3, common, ..Area::default() };
+    memory.insert(area(0x10_0000, 9)).unwrap();
+    memory.insert(area(0x20_0000, 0)).unwrap();
+    assert_eq!(memory.in_common(0x10_1008), Some((9, 4 * PAGE + 8)));
+    assert_eq!([0x20_0000, 0x30_0000].map(|address| memory.in_common(address)), [None; 2]);
+}
+
+#[test]
+fn marks_are_given_for_others_where_all_of_these_are() {
+    let mut memory = none();
+    let given = [mark::OF_FORKS | mark::FILLED, mark::WIPED | mark::SEALED, 0];
+    for (start, marks) in [0x10_0000, 0x10_4000, 0x10_8000].into_iter().zip(given) {
+        memory.insert(Area { start, end: start + 4 * PAGE, segment: 1, marks, ..Area::default() }).unwrap();
+    }
+    memory.mark_if(0x10_2000, 0x11_0000, [mark::OF_FORKS, mark::SEALED | mark::FILLED]).unwrap();
+    let marks: Vec<_> = memory.areas().iter().map(|area| (area.start, area.marks)).collect();
+    let expected =
+        [(0x10_0000, given[0]), (0x10_2000, mark::SEALED | mark::FILLED), (0x10_4000, given[1]), (0x10_8000, 0)];
+    assert_eq!(marks, expected);
+}
+
+/// One of areas of three pages, eight apart, with room for so many more.
+fn filled(room: usize) -> Box<Memory> {
+    let mut memory = none();
+    for index in 0..(AREAS_MAX - room) as u64 {
         let start = RESERVED_END + index * 8 * PAGE;
         memory.insert(Area { start, end: start + 3 * PAGE, segment: index + 1, ..Area::default() }).unwrap();
     }
+    memory
+}
+
+#[test]
+fn a_full_table_refuses_and_stays_whole() {
+    let mut memory = filled(0);
     let before = pages(&memory);
     assert_eq!(memory.remove(RESERVED_END + PAGE, RESERVED_END + 2 * PAGE, |_| ()), Err(Errno::ENOMEM));
+    let more = Area { start: RESERVED_END + 4 * PAGE, end: RESERVED_END + 5 * PAGE, ..Area::default() };
+    assert_eq!((memory.insert(more), memory.insert(memory.areas()[0])), (Err(Errno::ENOMEM), Err(Errno::EEXIST)));
     assert_eq!(pages(&memory), before);
     memory.remove(RESERVED_END, RESERVED_END + 3 * PAGE, |_| ()).unwrap();
     assert_eq!(memory.areas().len(), AREAS_MAX - 1);
+    assert_eq!(memory.insert(more), Ok(()));
+}
+
+#[test]
+fn a_cut_is_refused_only_if_it_needs_an_entry_that_is_not_there() {
+    // First and last page in eighths of a place, and how many areas are cut.
+    let cases = [(0, 3, 0), (3, 8, 0), (0, 11, 0), (1, 3, 1), (0, 1, 1), (0, 9, 1), (2, 8, 1), (1, 2, 2), (1, 9, 2)];
+    for room in 0..3 {
+        let full = filled(room);
+        for (first, end, cuts) in cases {
+            let mut memory = none();
+            memory.as_mut_bytes().copy_from_slice(full.as_bytes());
+            let [start, end] = [first, end].map(|page| RESERVED_END + page * PAGE);
+            let done = memory.mark(start, end, [0, mark::FILLED]);
+            let expected = if cuts <= room { Ok(()) } else { Err(Errno::ENOMEM) };
+            assert_eq!(done, expected, "{cuts} cuts with room for {room}");
+            assert_eq!(memory.areas().len(), AREAS_MAX - room + if done.is_ok() { cuts } else { 0 });
+            assert!(done.is_ok() || memory.areas() == full.areas());
+        }
+    }
 }
