@@ -92,10 +92,15 @@ impl Server {
         }
     }
 
+    /// Whether an inode has no name, and nobody has it open.
+    fn is_unused(&self, number: u32) -> bool {
+        let is_orphan = self.mount(|mount| mount.orphans().contains(&number)).unwrap_or(false);
+        is_orphan && !self.opens.borrow().contains_key(&number)
+    }
+
     /// Nobody has an inode open, perhaps: if it has no name either it is reclaimed.
     pub fn unused(&self, number: u32) {
-        let is_orphan = self.mount(|mount| mount.orphans().contains(&number)).unwrap_or(false);
-        if is_orphan && !self.opens.borrow().contains_key(&number) {
+        if self.is_unused(number) {
             self.unused.borrow_mut().push(number);
             self.reclaiming.changed();
         }
@@ -103,11 +108,7 @@ impl Server {
 
     /// Reclaims an inode that has no name, unless somebody has it open.
     async fn reclaim_one(&self, number: u32) -> Result<(), DescriptionError> {
-        let is_unused = || {
-            let is_orphan = self.mount(|mount| mount.orphans().contains(&number)).unwrap_or(false);
-            is_orphan && !self.opens.borrow().contains_key(&number)
-        };
-        while is_unused() {
+        while self.is_unused(number) {
             if self.change(|operation| operation.reclaim(number)).await? == Progress::Done {
                 self.lost.borrow_mut().remove(number);
             }

@@ -10,8 +10,6 @@ use contracts::files::{Beyond, PathError, Tree};
 use ext4::{Blocks, Error, Inode, Kind, NAME_MAX, ROOT, Stop, Volume};
 use system::file_name;
 
-use crate::words;
-
 /// Symbolic links followed in one walk (Linux: 40).
 pub const LINKS_MAX: usize = 40;
 /// Longest path a client may name or be told, and longest text a walk may grow to by links.
@@ -36,7 +34,7 @@ pub enum Halt {
     Need(u64),
     /// The path failed, or leads out.
     Path(PathError),
-    /// The volume failed.
+    /// The volume's word.
     Volume(Error),
 }
 
@@ -44,8 +42,7 @@ impl From<Stop> for Halt {
     fn from(stop: Stop) -> Halt {
         match stop {
             Stop::Need(block) => Halt::Need(block),
-            Stop::Failed(error) if words::is_damage(error) => Halt::Volume(error),
-            Stop::Failed(error) => words::error(error).into(),
+            Stop::Failed(error) => Halt::Volume(error),
             // Who only looks waits for none.
             Stop::Commit(_) => DescriptionError::Failed.into(),
         }
