@@ -207,16 +207,14 @@ impl FilesServer for Server {
             let opened = match &walked.inode {
                 Some(_) if creates && exclusive => return failed(DescriptionError::Exists),
                 None if creates && walked.wants_directory => return failed(DescriptionError::IsDirectory),
-                None if creates => self.create_and_open(peer, walked, &path, flags, permissions).await,
-                _ => self.open_walked(peer, walked, flags),
+                None if creates => match self.create_and_open(peer, walked, &path, flags, permissions).await {
+                    // Somebody made it meanwhile.
+                    Err(DescriptionError::Exists) => continue,
+                    made => return Ok(made?),
+                },
+                _ => self.open_walked(peer, walked, flags)?,
             };
-            let opened = match opened {
-                // Somebody made it meanwhile.
-                Err(DescriptionError::Exists) if !exclusive => continue,
-                other => other?,
-            };
-            if opened.elsewhere.is_none() && opened.size > 0 && flags & open::TRUNCATE != 0 && flags & open::WRITE != 0
-            {
+            if opened.kind == Kind::File && flags & open::TRUNCATE != 0 && flags & open::WRITE != 0 {
                 return Ok(self.emptied(peer, opened).await?);
             }
             return Ok(opened);
