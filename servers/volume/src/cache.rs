@@ -255,6 +255,16 @@ mod tests {
     }
 
     #[test]
+    fn the_one_that_is_not_pinned_is_found_wherever_it_is() {
+        let mut cache = cache(4);
+        assert!(cache.is_empty());
+        put(&mut cache, 0..4);
+        assert!(!cache.is_empty() && (0..3).all(|number| cache.pin(number)));
+        put(&mut cache, 4..5);
+        assert_eq!(there(&cache, 0..9), [0, 1, 2, 4]);
+    }
+
+    #[test]
     fn what_no_disk_has_is_not_kept() {
         let mut cache = cache(2);
         assert_eq!(cache.insert(5000, |block| block.fill(1)), Err(Full));

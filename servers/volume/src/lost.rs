@@ -120,7 +120,10 @@ mod tests {
         assert!(lost.all.is_empty(), "nothing of it is left to be told");
         lost.add(7, false);
         lost.remove(7);
-        assert_eq!(lost.begin(7), Heard::default(), "it is another file");
+        let mut next = lost.begin(7);
+        assert!(!lost.tell(7, &mut next), "it is another file");
+        let (none, mut losses) = (Losses::default().begin(), Losses::default());
+        assert!(!losses.tell(&mut none.clone()), "there were none");
     }
 
     #[test]
@@ -128,6 +131,7 @@ mod tests {
         let mut lost = LostFiles::default();
         (0..2 * UNHEARD_MAX as u32).for_each(|inode| lost.add(inode, inode % 2 == 0));
         assert_eq!((lost.closed.len(), lost.all.len()), (UNHEARD_MAX, 2 * UNHEARD_MAX));
+        assert!(lost.closed.iter().all(|inode| inode % 2 == 1), "what is open is kept for its holders");
         (0..2 * UNHEARD_MAX as u32).for_each(|inode| lost.close(inode));
         assert_eq!((lost.closed.len(), lost.all.len()), (UNHEARD_MAX, UNHEARD_MAX));
     }

@@ -1,11 +1,12 @@
 //! The volume's server between a disk and clients that are played.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use channel::{Bulk, CallError, Layout, Peer, loopback};
+use channel::{Bulk, CallError, Layout, Peer, ServerChannel, Wiring, loopback, loopback_memory, loopback_wiring};
 use contracts::BulkSpan;
 use contracts::blocks::*;
 use contracts::descriptions::{
@@ -25,6 +26,11 @@ use crate::server::Server;
 
 mod buffering;
 mod deaths;
+mod descriptions;
+mod ends;
+mod mounting;
+mod naming;
+mod opening;
 
 const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 64 << 10 };
 const DATA: Layout = Layout { ring_slots: 64, bulk_bytes: 1 << 20 };
@@ -47,6 +53,8 @@ struct Played {
     /// Flushes fail.
     flush_fails: Cell<bool>,
     flushes: Cell<u32>,
+    /// Numbers of requests.
+    numbers: RefCell<BTreeSet<u64>>,
     /// Requests, and sectors of them.
     reads: Cell<Count>,
     writes: Cell<Count>,
@@ -71,6 +79,11 @@ impl Played {
         let first = extent.sector as usize * SECTOR;
         first..first + extent.sectors as usize * SECTOR
     }
+
+    /// A request's number is its own: by that the disk's server knows it again.
+    fn note(&self, number: u64) {
+        assert!(self.numbers.borrow_mut().insert(number), "two requests have the number {number}");
+    }
 }
 
 impl BlocksServer for Played {
@@ -78,7 +91,8 @@ impl BlocksServer for Played {
         unreachable!("tests say what the disk is")
     }
 
-    async fn read(&self, _: &Peer, _: u64, from: Extent, offset: u32) -> Result<(), BlocksError> {
+    async fn read(&self, _: &Peer, number: u64, from: Extent, offset: u32) -> Result<(), BlocksError> {
+        self.note(number);
         Count::add(&self.reads, from);
         self.released.until(|| (from.sector < self.held_from.get()).then_some(())).await;
         if (from.sector..from.sector + u64::from(from.sectors)).contains(&self.unreadable.get()) {
@@ -89,7 +103,8 @@ impl BlocksServer for Played {
         Ok(())
     }
 
-    async fn write(&self, _: &Peer, _: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
+    async fn write(&self, _: &Peer, number: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
+        self.note(number);
         Count::add(&self.writes, to);
         self.released.until(|| (!self.are_writes_held.get()).then_some(())).await;
         let mut bytes = vec![0; to.sectors as usize * SECTOR];
@@ -101,7 +116,8 @@ impl BlocksServer for Played {
         Ok(())
     }
 
-    async fn flush(&self, _: &Peer, _: u64) -> Result<Flushed, BlocksError> {
+    async fn flush(&self, _: &Peer, number: u64) -> Result<Flushed, BlocksError> {
+        self.note(number);
         self.flushes.set(self.flushes.get() + 1);
         if self.flush_fails.get() { Err(BlocksError::Io) } else { Ok(Flushed::Stored) }
     }
@@ -176,6 +192,7 @@ fn fixture(image: Vec<u8>, pages: usize, is_read_only: bool) -> Fixture {
         unreadable: Cell::new(u64::MAX),
         flush_fails: Cell::new(false),
         flushes: Cell::new(0),
+        numbers: RefCell::default(),
         reads: Cell::default(),
         writes: Cell::default(),
     });
@@ -247,6 +264,27 @@ impl Fixture {
 
 fn name(path: &str) -> Name {
     Name { directory: None, path: path.into(), process: 1, owner: (0, 0) }
+}
+
+/// What is asked by a path fails so.
+fn failed<T>(error: DescriptionError) -> Result<T, CallError<PathError>> {
+    Err(CallError::Server(PathError::Failed(error)))
+}
+
+/// What is asked of a description fails so.
+fn refused<T>(error: DescriptionError) -> Result<T, CallError<DescriptionError>> {
+    Err(CallError::Server(error))
+}
+
+/// Another program's channel, which nobody serves: it asks by calls of the server.
+fn program(set: u32) -> ServerChannel {
+    let [memory] = loopback_memory(BULK);
+    ServerChannel::new(Wiring { peer_set: set, ..loopback_wiring(memory, false) })
+}
+
+/// All that can happen without waiting has happened.
+async fn rest() {
+    runtime::sleep(1_000_000).await;
 }
 
 #[test]

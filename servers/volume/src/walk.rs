@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn image() -> Option<Image> {
+    fn image_of(fill: impl FnOnce(&Path)) -> Option<Image> {
         let mkfs = Path::new("/usr/sbin/mkfs.ext4");
         if !mkfs.exists() {
             eprintln!("skipped: mkfs.ext4 is not installed (Debian: e2fsprogs)");
@@ -178,17 +178,67 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (tree, path) = (folder.path().join("tree"), folder.path().join("image"));
-        std::fs::create_dir_all(tree.join("a/b")).unwrap();
-        std::fs::write(tree.join("a/file"), "x").unwrap();
-        for (link, target) in
-            [("out", "/etc/x"), ("up", "../../y"), ("in", "a/b"), ("self", "self"), ("none", "a/none"), ("top", "..")]
-        {
-            symlink(target, tree.join(link)).unwrap();
-        }
+        std::fs::create_dir(&tree).unwrap();
+        fill(&tree);
         std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
         let made = Command::new(mkfs).args(["-q", "-b4096", "-d"]).args([&tree, &path]).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Some(Image(std::fs::read(path).unwrap()))
+    }
+
+    fn image() -> Option<Image> {
+        image_of(|tree| {
+            std::fs::create_dir_all(tree.join("a/b")).unwrap();
+            std::fs::write(tree.join("a/file"), "x").unwrap();
+            for (link, target) in [
+                ("out", "/etc/x"),
+                ("up", "../../y"),
+                ("in", "a/b"),
+                ("self", "self"),
+                ("none", "a/none"),
+                ("top", ".."),
+            ] {
+                symlink(target, tree.join(link)).unwrap();
+            }
+        })
+    }
+
+    /// An absolute path of so many bytes, of names that are short enough.
+    fn path(bytes: usize) -> String {
+        (0..bytes).map(|at| if at % 200 == 0 { '/' } else { 'x' }).collect()
+    }
+
+    #[test]
+    fn paths_and_links_may_be_as_long_as_is_said_and_no_longer() {
+        let tree = |tree: &Path| {
+            // Each link leads to the next one.
+            (0..LINKS_MAX + 1).for_each(|at| symlink(format!("{}", at + 1), tree.join(format!("{at}"))).unwrap());
+            std::fs::write(tree.join(format!("{}", LINKS_MAX + 1)), "x").unwrap();
+            for bytes in [PATH_BYTES_MAX, PATH_BYTES_MAX + 1] {
+                symlink(path(bytes), tree.join(format!("out{bytes}"))).unwrap();
+            }
+            symlink(["x"; 17].map(|name| name.repeat(235)).join("/"), tree.join("long")).unwrap();
+        };
+        let Some(image) = image_of(tree) else { return };
+        let volume = Volume::open(&image, image.0.len() as u64 / BLOCK_BYTES as u64).unwrap();
+        let at = |path: &str| walk(&volume, &image, (ROOT, path), true, "/data");
+        let failed = |path: &str| match at(path) {
+            Err(Halt::Path(PathError::Failed(error))) => error,
+            other => panic!("{path}: {other:?}"),
+        };
+        assert!(at("/1").unwrap().inode.is_some(), "40 links");
+        assert_eq!(failed("/0"), DescriptionError::Loop, "41 links");
+        assert_eq!(at(&"/.".repeat(PATH_BYTES_MAX / 2)).unwrap().inode.unwrap().number, ROOT);
+        assert_eq!(failed(&"/.".repeat(PATH_BYTES_MAX / 2 + 1)), DescriptionError::NameTooLong);
+        assert!(at(&format!("/{}", "x".repeat(NAME_MAX))).unwrap().inode.is_none(), "a name that may be");
+        assert_eq!(failed(&format!("/{}", "x".repeat(NAME_MAX + 1))), DescriptionError::NameTooLong);
+        let beyond = Beyond { tree: Tree::Root, path: path(PATH_BYTES_MAX) };
+        assert_eq!(at(&format!("/out{PATH_BYTES_MAX}")), Err(Halt::Path(PathError::Beyond(beyond))));
+        assert_eq!(failed(&format!("/out{}", PATH_BYTES_MAX + 1)), DescriptionError::NameTooLong);
+        // With what the path has behind the link.
+        let left = WALK_BYTES_MAX - 17 * 235;
+        assert_eq!(failed(&format!("/long/{}", "x".repeat(left))), DescriptionError::NotFound);
+        assert_eq!(failed(&format!("/long/{}", "x".repeat(left + 1))), DescriptionError::NameTooLong);
     }
 
     #[test]

@@ -292,3 +292,132 @@ fn a_component_without_memory_reads_and_writes_block_by_block() {
         assert!(fixture.read(id, 0, 2 * MIB).await == pattern(2 * MIB));
     });
 }
+
+#[test]
+fn who_has_little_memory_reads_little_ahead() {
+    let Some(image) = image_with_long(MIB) else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 100, true);
+        let id = fixture.open("/long", open::READ).await.unwrap().id;
+        let most = fixture.server.device().await.unwrap().cache.borrow().limit() as u32 / 8;
+        assert!((4..16).contains(&most), "{most}");
+        fixture.read(id, 0, 1).await;
+        let before = fixture.disk.reads.get().sectors / 8;
+        for block in 1..40 {
+            fixture.read(id, u64::from(block) * 4096, 1).await;
+            rest().await;
+            let asked = fixture.disk.reads.get().sectors / 8 - before;
+            assert!(asked <= block + most, "{asked} blocks for {block}");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_read_or_written_alone_is_asked_for_once() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let device = fixture.server.device().await.unwrap();
+        let last = device.size() - 1;
+        fixture.disk.unreadable.set(last * 8);
+        let (reads, writes) = (fixture.disk.reads.get().requests, fixture.disk.writes.get().requests);
+        assert!(device.pin(last).await.is_err());
+        assert_eq!(fixture.disk.reads.get().requests, reads + 1);
+        fixture.disk.fails.set(Some(0xe5));
+        let put = ext4::Put { block: last, bytes: std::sync::Arc::new([0xe5; 4096]), inode: 7 };
+        assert_eq!(device.write_all(vec![put]).await, [7]);
+        assert_eq!(fixture.disk.writes.get().requests, writes + 1);
+    });
+}
+
+#[test]
+fn blocks_side_by_side_are_as_few_requests_as_may_be() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, true);
+        let device = fixture.server.device().await.unwrap();
+        let before = fixture.disk.reads.get();
+        device.begin(7000..7064);
+        device.begin(7000..7064);
+        rest().await;
+        let after = fixture.disk.reads.get();
+        let count = Count { requests: after.requests - before.requests, sectors: after.sectors - before.sectors };
+        assert_eq!(count, Count { requests: 2, sectors: 64 * 8 });
+    });
+}
+
+/// A change that waits for the disk has room for all blocks that it may make newer than it.
+#[test]
+fn a_write_has_room_for_each_block_that_it_touches_until_it_is_done() {
+    let Some(image) = image_with_long(MIB) else { return };
+    runtime::testing::run(async {
+        let fixture = Rc::new(fixture(image, 1000, false));
+        let id = fixture.open("/long", open::READ | open::WRITE).await.unwrap().id;
+        let (server, disk) = (fixture.server.clone(), fixture.disk.clone());
+        let mut rooms = Vec::new();
+        for is_write in [false, true] {
+            server.device().await.unwrap().drop_blocks();
+            disk.held_from.set(0);
+            let (fixture, done) = (fixture.clone(), Rc::new(Cell::new(false)));
+            let is_done = done.clone();
+            runtime::spawn(async move {
+                if is_write {
+                    // Of two blocks.
+                    fixture.write(id, 3 * 4096 - 1, b"xy").await.unwrap();
+                } else {
+                    fixture.files.change(id, contracts::files::Change::default()).await.unwrap();
+                }
+                is_done.set(true);
+            });
+            rest().await;
+            assert!(!done.get(), "it waits for the disk");
+            rooms.push(server.reserved.get());
+            disk.held_from.set(u64::MAX);
+            disk.released.changed();
+            rest().await;
+            assert!(done.get());
+            assert_eq!(server.reserved.get(), 0);
+        }
+        assert!(rooms[0] > 0 && rooms[1] == rooms[0] + 2, "{rooms:?}");
+    });
+}
+
+#[test]
+fn much_that_is_newer_than_the_disk_is_written_though_nobody_asks() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1600, false);
+        let id = fixture.open("/long", open::WRITE | open::CREATE).await.unwrap().id;
+        let most = fixture.server.device().await.unwrap().budget().dirty_max();
+        let mut at = 0;
+        while fixture.dirty() + 16 < most / 2 {
+            fixture.write(id, at, &pattern(16 << 12)).await.unwrap();
+            at += 16 << 12;
+        }
+        rest().await;
+        assert_eq!(fixture.disk.writes.get(), Count::default());
+        fixture.write(id, at, &pattern(16 << 12)).await.unwrap();
+        rest().await;
+        assert!(fixture.disk.writes.get().sectors >= 8 * 80);
+        assert!(fixture.dirty() < 16, "{} of {most}", fixture.dirty());
+    });
+}
+
+/// Blocks that only the log has are in memory until they were written to their places.
+#[test]
+fn blocks_that_only_the_log_has_are_bounded() {
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 100, false);
+        let most = fixture.server.device().await.unwrap().budget().logged_max();
+        for round in 0..30 {
+            // Each has a block of its own.
+            for part in 0..5 {
+                fixture.files.make_directory(name(&format!("/{round}-{part}")), 0o755).await.unwrap();
+            }
+            fixture.files.synchronize_all(None).await.unwrap();
+            let logged = fixture.server.mount(|mount| mount.log_blocks()).unwrap();
+            assert!(logged <= most + 16, "{logged} of {most}");
+        }
+    });
+}
