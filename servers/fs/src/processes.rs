@@ -70,7 +70,7 @@ impl Server {
                 let machine = Machine {
                     volume: self.mount.as_ref(),
                     uptime_ns: runtime::now_ns(),
-                    booted_s: (runtime::realtime_ns() - runtime::now_ns()) / 1_000_000_000,
+                    booted_s: runtime::realtime_ns().saturating_sub(runtime::now_ns()) / 1_000_000_000,
                     cores: self.cores,
                     processes,
                     pages_used,
