@@ -396,7 +396,9 @@ impl FilesServer for Server {
                     (path, _) => path,
                 }
             }
-            Target::Listing(path, ..) | Target::Text(path, ..) => Ok(format!("/proc/{path}")),
+            Target::Listing(path, ..) | Target::Text(path, ..) => {
+                Ok(format!("/proc/{path}").trim_end_matches('/').into())
+            }
         })
     }
 
