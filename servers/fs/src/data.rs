@@ -50,7 +50,7 @@ impl Data {
     /// Pages that are no holes: written, or of the archive.
     pub fn pages(&self) -> u64 {
         let of_base = self.base_pages();
-        let both = if of_base > 0 { self.pages.range(..of_base).count() as u64 } else { 0 };
+        let both = self.pages.range(..of_base).count() as u64;
         self.written() + of_base - both
     }
 
