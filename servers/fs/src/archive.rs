@@ -163,4 +163,15 @@ pub(crate) mod tests {
         }
         assert_eq!(members(&archive[..200]).last(), Some(Err(Damaged)));
     }
+
+    #[test]
+    fn members_of_both_formats_are_taken_and_of_no_other() {
+        let mut archive = Vec::new();
+        write(&mut archive, "file", 0o100644, b"bytes");
+        for (magic, is_known) in [(b"070701", true), (b"070702", true), (b"070707", false)] {
+            archive[..6].copy_from_slice(magic);
+            let first = members(&archive).next().unwrap();
+            assert_eq!(first.map(|member| member.bytes), if is_known { Ok(&b"bytes"[..]) } else { Err(Damaged) });
+        }
+    }
 }

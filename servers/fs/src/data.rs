@@ -254,4 +254,28 @@ mod tests {
         data.resize(1 << 39, &mut budget).unwrap();
         assert_eq!(whole(&data, 1 << 38, 10), [0; 10]);
     }
+
+    #[test]
+    fn bytes_of_the_archive_are_no_holes_up_to_their_end() {
+        const BYTES: u64 = PAGE as u64;
+        let data = Data::over(&[7; 2 * PAGE + 10]);
+        let end = 2 * BYTES + 10;
+        assert_eq!((data.pages(), data.next_data(BYTES + 1), data.next_hole(1)), (3, Some(BYTES + 1), Some(end)));
+        assert_eq!((data.next_data(end - 1), data.next_data(end), data.next_hole(end)), (Some(end - 1), None, None));
+        let empty = Data::default();
+        assert_eq!((empty.pages(), empty.next_data(0), empty.next_hole(0)), (0, None, None));
+    }
+
+    #[test]
+    fn a_file_is_as_large_as_it_may_be_and_not_larger() {
+        let mut data = Data::default();
+        let mut budget = Budget { used: 0, limit: 2 };
+        assert_eq!(data.write(FILE_BYTES_MAX - 1, b"x", &mut budget), Ok(1));
+        assert_eq!(data.write(FILE_BYTES_MAX - 1, b"xy", &mut budget), Err(DescriptionError::TooLarge));
+        assert_eq!((data.size(), whole(&data, FILE_BYTES_MAX - 2, 9)), (1 << 40, vec![0, b'x']));
+        data.resize(5, &mut budget).unwrap();
+        assert_eq!(data.resize(FILE_BYTES_MAX + 1, &mut budget), Err(DescriptionError::TooLarge));
+        assert_eq!(data.size(), 5);
+        assert_eq!((data.resize(FILE_BYTES_MAX, &mut budget), data.size()), (Ok(()), FILE_BYTES_MAX));
+    }
 }

@@ -214,12 +214,15 @@ mod tests {
         let mut paths = vec![String::new(), "self".into()];
         paths.extend(SYSTEM_FILES.map(String::from));
         paths.extend(SETTINGS.map(|(path, _)| path.into()));
-        for process in [1, 2, 999] {
+        for process in [1, 2, 3, 999] {
             paths.push(format!("{process}"));
+            // Nothing is there, and so it has the number of nothing that is.
+            paths.push(format!("{process}/none"));
             paths.extend(PROCESS_FILES.iter().chain(&PROCESS_FOLDERS).map(|name| format!("{process}/{name}")));
         }
         let inodes: std::collections::BTreeSet<u64> = paths.iter().map(|path| inode(path)).collect();
         assert_eq!(inodes.len(), paths.len());
+        assert!(!inodes.contains(&0), "who lists a directory takes that for nothing");
         assert_eq!(inode("/7/stat"), inode("7/stat"));
     }
 
@@ -240,9 +243,9 @@ mod tests {
         assert_eq!(setting("sys/kernel/threads-max/more"), None);
     }
 
-    #[test]
-    fn stat_has_52_fields_and_names_stay_in_parentheses() {
-        let line = ProcessLine {
+    /// A process that sleeps.
+    fn line() -> ProcessLine {
+        ProcessLine {
             process: 7,
             parent: 1,
             group: 7,
@@ -259,7 +262,12 @@ mod tests {
             pages: 9,
             cpu_ns: 20_000_000,
             children_cpu_ns: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn stat_has_52_fields_and_names_stay_in_parentheses() {
+        let line = line();
         let stat = process_file("stat", &line, None).unwrap();
         let fields: Vec<_> = stat.split_whitespace().collect();
         assert_eq!(
@@ -272,5 +280,35 @@ mod tests {
         assert!(PROCESS_FILES.iter().all(|name| process_file(name, &line, None).is_some()));
         assert!(SYSTEM_FILES.iter().all(|name| system_file(name, &Machine::default()).is_some()));
         assert!(process_file("x", &line, None).is_none() && system_file("x", &Machine::default()).is_none());
+    }
+
+    #[test]
+    fn a_status_tells_state_and_size_of_a_process() {
+        for (state, word) in [('R', "running"), ('S', "sleeping"), ('T', "stopped"), ('Z', "zombie")] {
+            let status = process_file("status", &ProcessLine { state, ..line() }, None).unwrap();
+            assert!(status.starts_with(&format!("Name:\tsh\nState:\t{state} ({word})\nTgid:\t7\n")), "{status}");
+            assert!(status.contains("\nVmSize:\t36 kB\nVmRSS:\t36 kB\n"), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_command_line_has_an_empty_one() {
+        let line = ProcessLine { command_line: String::new(), ..line() };
+        assert_eq!(process_file("cmdline", &line, None).as_deref(), Some(""));
+    }
+
+    #[test]
+    fn the_machine_tells_its_memory_in_kib_and_its_time_in_seconds() {
+        let machine = Machine {
+            uptime_ns: 62_047_000_000,
+            pages_used: 10,
+            pages_free: 7,
+            pages_of_files: 5,
+            ..Machine::default()
+        };
+        let memory = system_file("meminfo", &machine).unwrap();
+        let numbers: Vec<_> = memory.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+        assert_eq!(numbers, ["68", "28", "28", "0", "20", "20", "0", "0"], "{memory}");
+        assert_eq!(system_file("uptime", &machine).as_deref(), Some("62.04 0.00\n"));
     }
 }

@@ -367,3 +367,145 @@ fn what_is_made_where_set_group_id_is_has_that_group() {
     store.assign_owner(other, ROOT, (1, 2));
     assert_eq!(told(&store, other), (1, 2, 0o755));
 }
+
+#[test]
+fn a_name_is_neither_empty_nor_a_dot_nor_too_long_nor_a_path() {
+    let mut store = Store::new(10);
+    let mut make = |name: &str| store.create(ROOT, name, Content::Link("x".into()), 0, 0).map(drop);
+    let longest = "x".repeat(NAME_BYTES_MAX);
+    assert_eq!((make(&longest), make(&format!("{longest}x"))), (Ok(()), Err(Error::NameTooLong)));
+    assert_eq!([make(""), make("."), make("..")], [(); 3].map(|()| Err(Error::Exists)));
+    assert_eq!([make("a/b"), make("/"), make("a\0")], [(); 3].map(|()| Err(Error::Invalid)));
+    assert_eq!(make("..."), Ok(()));
+}
+
+#[test]
+fn a_file_without_a_name_is_there_until_the_last_has_closed_it() {
+    let mut store = Store::new(10);
+    let id = store.open_unnamed(0o600, Unnamed::Temporary { may_link: false }, 1).unwrap();
+    store.open(id).unwrap();
+    store.write(id, 0, b"kept", 2).unwrap();
+    store.close(id);
+    assert_eq!((read(&store, id), store.budget.used), (b"kept".to_vec(), 1));
+    store.close(id);
+    assert_eq!((store.data(id).err(), store.budget.used), (Some(Error::BadId), 0));
+}
+
+#[test]
+fn a_seal_that_is_there_stays_when_it_is_added_again() {
+    let mut store = Store::new(10);
+    let id = store.open_unnamed(0o600, Unnamed::Memory { may_seal: true }, 1).unwrap();
+    for seals in [seal::GROW, seal::GROW, seal::GROW | seal::SHRINK] {
+        store.add_seals(id, seals).unwrap();
+    }
+    assert_eq!(store.seals(id), Ok(seal::GROW | seal::SHRINK));
+    let other = store.open_unnamed(0o600, Unnamed::Memory { may_seal: true }, 1).unwrap();
+    store.add_seals(other, seal::SHRINK).unwrap();
+    assert_eq!((store.resize(other, 9, 1), store.resize(other, 8, 1)), (Ok(()), Err(Error::Denied)));
+}
+
+#[test]
+fn a_directory_tells_when_its_names_changed_and_how_many_it_has() {
+    let mut store = Store::new(10);
+    let id = store.make_directory(ROOT, "directory", 0o755, 1).unwrap();
+    let told = |store: &Store| {
+        let status = store.status(id).unwrap();
+        (status.size, status.modified_ns)
+    };
+    assert_eq!(told(&store), (0, 1));
+    let file = store.create(id, "file", Content::File(Data::default()), 0o644, 2).unwrap();
+    assert_eq!(told(&store), (32, 2));
+    store.link(file, id, "other", 3).unwrap();
+    assert_eq!(told(&store), (64, 3));
+    store.rename((id, "other"), (ROOT, "moved"), Renaming::Replace, 4).unwrap();
+    assert_eq!(told(&store), (32, 4));
+    store.remove(id, "file", false, 5).unwrap();
+    assert_eq!(told(&store), (0, 5));
+}
+
+#[test]
+fn a_change_sets_permissions_and_not_what_kind_of_file_it_is() {
+    let mut store = Store::new(10);
+    let id = store.create(ROOT, "file", Content::File(Data::default()), 0o644, 0).unwrap();
+    store.change(id, &Change { permissions: Some(0o104_751), ..Change::default() }).unwrap();
+    assert_eq!(store.status(id).unwrap().permissions, 0o4751);
+}
+
+/// How many names each answer has.
+fn answers(store: &Store, limit: usize) -> Vec<usize> {
+    let (mut from, mut all) = (0, Vec::new());
+    loop {
+        let (entries, next) = store.entries(ROOT, from, limit).unwrap();
+        if entries.is_empty() {
+            return all;
+        }
+        assert!(next > from, "{next} after {from}");
+        all.push(entries.len());
+        from = next;
+    }
+}
+
+#[test]
+fn an_answer_lists_as_much_as_its_limits_allow() {
+    let mut store = Store::new(10);
+    assert_eq!((answers(&store, 1), answers(&store, 8)), (vec![1, 1], vec![2]));
+    // With what both dots take, just as much as an answer has.
+    let length = (ENTRIES_BYTES_MAX - 3 - 5 * ENTRY_BYTES) / 3;
+    assert_eq!(3 + 3 * length + 5 * ENTRY_BYTES, ENTRIES_BYTES_MAX);
+    let name = |number: u32, length| format!("{number:0>length$}");
+    for number in 0..3 {
+        store.create(ROOT, &name(number, length), Content::Link("x".into()), 0, 0).unwrap();
+    }
+    assert_eq!((answers(&store, 8), answers(&store, 5), answers(&store, 3)), (vec![5], vec![5], vec![3, 2]));
+    store.remove(ROOT, &name(0, length), false, 0).unwrap();
+    store.create(ROOT, &name(0, length + 1), Content::Link("x".into()), 0, 0).unwrap();
+    assert_eq!(answers(&store, 8), [4, 1], "a byte more");
+    for number in 0..20 {
+        store.create(ROOT, &number.to_string(), Content::Link("x".into()), 0, 0).unwrap();
+    }
+    assert_eq!(answers(&store, 8), [4, 8, 8, 5]);
+}
+
+#[test]
+fn files_of_the_archive_are_one_only_if_it_says_so_and_none_has_a_name_twice() {
+    let mut archive = Vec::new();
+    write_linked(&mut archive, "root/one", 0o100644, b"one", (7, 1));
+    write_linked(&mut archive, "root/other", 0o100644, b"other", (7, 1));
+    // A directory has links besides its name.
+    write_linked(&mut archive, "root/directory", 0o40755, b"", (7, 2));
+    let mut store = Store::new(10);
+    assert_eq!(store.fill(Vec::leak(archive.clone()), "root"), Ok(3));
+    let [one, other] = ["/one", "/other"].map(|path| inode_at(&store, path).unwrap());
+    assert_eq!((read(&store, one), read(&store, other)), (b"one".to_vec(), b"other".to_vec()));
+    let directory = inode_at(&store, "/directory").unwrap();
+    assert_eq!(store.status(directory).unwrap().kind, Kind::Directory);
+    member(&mut archive, "root/one", 0o100644, b"again");
+    assert_eq!(Store::new(10).fill(Vec::leak(archive), "root"), Err(Error::Exists));
+}
+
+#[test]
+fn places_of_other_trees_stay_and_have_no_bytes() {
+    let mut store = Store::new(10);
+    store.add_missing_directories().unwrap();
+    let names = |store: &Store| store.names(ROOT).unwrap().0.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&store), ["dev", "proc", "tmp"]);
+    store.mount("/srv/disk").unwrap();
+    assert_eq!(names(&store), ["dev", "proc", "srv", "tmp"]);
+    let srv = inode_at(&store, "/srv").unwrap();
+    assert_eq!(store.names(srv).unwrap().0.keys().collect::<Vec<_>>(), ["disk"], "no part of a name is one");
+    let [proc, disk] = [(ROOT, "proc"), (srv, "disk")].map(|(at, name)| store.names(at).unwrap().0[name]);
+    assert_eq!(store.path_of(proc).as_deref(), Ok("/proc"));
+    assert_eq!([true, false].map(|is| store.remove(ROOT, "proc", is, 0)), [Err(Error::Denied), Err(Error::Denied)]);
+    let directory = store.make_directory(ROOT, "directory", 0o755, 0).unwrap();
+    let onto = store.rename((ROOT, "directory"), (ROOT, "proc"), Renaming::Replace, 0);
+    assert_eq!(onto, Err(Error::Denied));
+    for id in [proc, disk, directory] {
+        assert_eq!(store.data(id).err(), Some(Error::IsDirectory), "{id}");
+    }
+    assert_eq!(
+        (store.resize(directory, 0, 0), store.resize(proc, 0, 0)),
+        (Err(Error::IsDirectory), Err(Error::Invalid))
+    );
+    let null = inode_at(&store, "/dev/null").unwrap();
+    assert_eq!((store.data(null).err(), store.resize(null, 0, 0)), (Some(Error::Invalid), Err(Error::Invalid)));
+}

@@ -304,4 +304,37 @@ mod tests {
         let Located::Inode(home) = home else { panic!() };
         assert_eq!(store.path_of(home).as_deref(), Ok("/moved"));
     }
+
+    #[test]
+    fn a_path_is_as_long_as_it_may_be_and_not_longer() {
+        let mut store = store();
+        store.mount("/data").unwrap();
+        // In this tree, and where it goes on in the volume.
+        let path = |length: usize| format!("/srv/{}file", "/".repeat(length - 9));
+        assert_eq!(at(&store, &path(PATH_BYTES_MAX)), at(&store, "/srv/file"));
+        assert_eq!(at(&store, &path(PATH_BYTES_MAX + 1)), Err(Error::NameTooLong));
+        for (length, is_fine) in [(PATH_BYTES_MAX, true), (PATH_BYTES_MAX + 1, false)] {
+            let rest = format!("/{}", "x".repeat(length - 1));
+            let link = store.create(ROOT, "in", Content::Link(format!("/data{rest}")), 0o777, 0);
+            let expected = if is_fine { Ok(Located::Beyond(rest)) } else { Err(Error::NameTooLong) };
+            assert_eq!((at(&store, "/in"), link.is_ok()), (expected, true), "{length}");
+            store.remove(ROOT, "in", false, 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn links_are_followed_as_often_and_as_far_as_they_may_be() {
+        let mut store = store();
+        let mut link = |name: &str, target: String| store.create(ROOT, name, Content::Link(target), 0o777, 0).unwrap();
+        link("0", "srv/file".into());
+        (1..=LINKS_MAX).for_each(|number| drop(link(&number.to_string(), (number - 1).to_string())));
+        // Parts that are still to go: these, without their slashes.
+        let parts = |length: usize| format!("none/{}", "x".repeat(length - 4));
+        link("long", parts(WALK_BYTES_MAX));
+        link("longer", parts(WALK_BYTES_MAX + 1));
+        let last = LINKS_MAX - 1;
+        assert_eq!(at(&store, &format!("/{last}")), at(&store, "/srv/file"));
+        assert_eq!(at(&store, &format!("/{LINKS_MAX}")), Err(Error::Loop));
+        assert_eq!((at(&store, "/long"), at(&store, "/longer")), (Err(Error::NotFound), Err(Error::NameTooLong)));
+    }
 }
