@@ -72,7 +72,7 @@ fn a_component_without_a_disk_fails_what_it_is_asked() {
 fn damage_is_told_with_a_remedy_and_nothing_else_is() {
     let Some(mut image) = image() else { return };
     // The bytes of a folder's block, which has a checksum.
-    let is_folder = |block: &[u8]| block.windows(4).any(|bytes| bytes == b"file") && block[4..8] == [12, 0, 1, 2];
+    let is_folder = |block: &[u8]| block[4..8] == [12, 0, 1, 2] && block.windows(4).any(|bytes| bytes == b"file");
     let folder = image.chunks(4096).position(is_folder).unwrap();
     image[folder * 4096 + 100] ^= 1;
     let (_, lines) = runtime::testing::logged(async {
