@@ -193,7 +193,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Requests that have not ended.
     pub fn pending(&self) -> usize {
-        self.ledger.len()
+        self.ledger.pending()
     }
 
     /// Whether the device asks for a reset, or was reset by somebody else.

@@ -61,7 +61,7 @@ pub struct Ledger<M> {
     /// Slots of those that the device has, in the order of their sectors, by the command's slot.
     commands: BTreeMap<u16, Vec<u16>>,
     next: u64,
-    /// Whose turn it is.
+    /// Whose turn it is, or [`CLIENTS_MAX`]: the first one's.
     turn: u8,
 }
 
@@ -140,13 +140,8 @@ impl<M: Memory> Ledger<M> {
     }
 
     /// Requests that have not ended.
-    pub fn len(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.entries.iter().flatten().count()
-    }
-
-    /// Whether all have ended.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether there are requests of a client's with numbers below `id`.
@@ -192,7 +187,7 @@ impl<M: Memory> Ledger<M> {
     pub fn give(&mut self, disk: &Geometry) -> Option<u16> {
         let clients = (0..CLIENTS_MAX).map(|more| (self.turn + more) % CLIENTS_MAX);
         let client = clients.into_iter().find(|client| !self.waiting[usize::from(*client)].is_empty())?;
-        self.turn = (client + 1) % CLIENTS_MAX;
+        self.turn = client + 1;
         let command = self.waiting[usize::from(client)].pop_front()?;
         let slots = self.row(client, command, disk);
         self.waiting[usize::from(client)].retain(|slot| !slots.contains(slot));
@@ -315,7 +310,7 @@ mod tests {
         ledger.records.enter(own, 1, &request(1, 8), state);
         ledger.records.enter(0, 2, &request(1, 9), state);
         let mut ledger = Ledger::recover(Records::new(region).unwrap(), |_| true);
-        assert_eq!(ledger.len(), 2);
+        assert_eq!(ledger.pending(), 2);
         assert_eq!([7, 8, 9].map(|id| ledger.enter(request(1, id))), [Ok(false), Ok(false), Ok(true)]);
     }
 }
