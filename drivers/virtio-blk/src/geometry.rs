@@ -200,6 +200,13 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_in_no_segment_cannot_be_done() {
+        let words = [(36, 64), (40, 0), (48, 64), (52, 0)];
+        let disk = read(DISCARD | WRITE_ZEROES, &words).unwrap();
+        assert_eq!((disk.discard_sectors_max, disk.zeroes_sectors_max), (0, 0));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         for block in [0, 1, 256, 513, 768, 8192, u32::MAX] {
             assert_eq!(read(BLOCK_SIZE, &[(20, block)]), Err(BadGeometry::Block), "{block}");

@@ -313,4 +313,30 @@ mod tests {
         assert_eq!(ledger.pending(), 2);
         assert_eq!([7, 8, 9].map(|id| ledger.enter(request(1, id))), [Ok(false), Ok(false), Ok(true)]);
     }
+
+    #[test]
+    fn a_command_that_lacks_a_part_is_none_and_its_requests_wait() {
+        let read = |id| Request { client: 0, id, operation: Operation::Read, sector: id * 8, sectors: 8, offset: 0 };
+        // Slots and parts of what says that it is in the command of slot 2; whether that is one.
+        for (found, is_command) in [
+            (&[(1, 0), (2, 1), (3, 2)][..], true),
+            (&[(2, 0)], true),
+            (&[(1, 0), (2, 2)], false),
+            (&[(1, 1), (2, 2)], false),
+            (&[(1, 0), (2, 0)], false),
+            (&[(1, 0), (3, 1)], false),
+        ] {
+            let region = Rc::new(RefCell::new(alloc::vec![0u8; RING_BYTES]));
+            let records = Records::new(region.clone()).unwrap();
+            for (number, (slot, part)) in (0..).zip(found) {
+                let state = State { attempts: 0, place: Place::In { command: 2, part: *part } };
+                records.enter(*slot, number, &read(number), state);
+            }
+            let ledger = Ledger::recover(records, |_| true);
+            let requests = if is_command { (0..found.len() as u64).map(read).collect() } else { Vec::new() };
+            assert_eq!((ledger.requests(2), ledger.given()), (requests, is_command.into()), "{found:?}");
+            let waits = if is_command { 0 } else { found.len() };
+            assert_eq!((ledger.pending(), ledger.waiting[0].len()), (found.len(), waits), "{found:?}");
+        }
+    }
 }

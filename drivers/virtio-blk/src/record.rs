@@ -303,6 +303,19 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_no_driver_writes_is_no_state() {
+        // One that waits has no command: neither its slot nor more than one bit says anything.
+        let waiting = [0, 1, 255].into_iter().flat_map(|slot| (0..=u16::MAX).map(move |rest| (slot, rest)));
+        for (slot, rest) in waiting {
+            let [middle, check] = rest.to_le_bytes();
+            let word = u32::from_le_bytes([WAITING, middle, slot, check]);
+            assert!(State::decode(word).is_none_or(|state| state.encode() == word), "{word:#x}");
+        }
+        // Memory that somebody filled.
+        assert!((0..=255).all(|byte| State::decode(u32::from_le_bytes([byte; 4])).is_none()));
+    }
+
+    #[test]
     fn a_record_is_itself_or_not_there() {
         let region = region();
         let records = Records::new(region.clone()).unwrap();

@@ -9,7 +9,7 @@ use virtio::transport::{NotRunning, ResetError, status};
 use virtio_blk::driver::{DEPTH_MAX, StartError, Why};
 use virtio_blk::geometry::{BadGeometry, feature};
 use virtio_blk::record::{SLOTS_OFFSET, STATUS_OFFSET};
-use virtio_blk::request::REQUESTS_EACH_MAX;
+use virtio_blk::request::{CLIENTS_MAX, REQUESTS_EACH_MAX};
 use virtio_blk::{Answer, Completion, Failure, Found, Operation, Refused, Request};
 
 use Operation::{Discard, Flush, Identify, Read, Write, WriteZeroes};
@@ -80,6 +80,58 @@ fn neighbours_are_one_command_and_each_hears_of_its_own_failure() {
     assert_eq!(ends(&mut driver), told.iter().chain(&rest).map(|(id, end)| (0, *id, *end)).collect::<Vec<_>>());
 }
 
+/// A device that has an older request, and two neighbours of it that failed together.
+fn with_two_that_failed(machine: &Machine) -> BlockDriver {
+    let mut driver = machine.driver();
+    submit(&mut driver, &[request(0, 1, Read, 0, 8)]);
+    submit(&mut driver, &[request(0, 2, Read, 8, 8), request(0, 3, Read, 16, 8)]);
+    machine.take();
+    assert_eq!(machine.taken.borrow().len(), 2);
+    assert!(machine.complete(1, Some(1)));
+    assert_eq!((ends(&mut driver), driver.pending()), (vec![], 3), "whose fault it was is found out");
+    driver
+}
+
+#[test]
+fn what_failed_together_is_tried_alone_after_a_reset_and_by_a_successor_too() {
+    let machine = Machine::new();
+    let mut driver = with_two_that_failed(&machine);
+    driver.restart(&mut machine.card.clone()).unwrap();
+    driver.flush();
+    machine.take();
+    // Where each begins, and its sectors.
+    let taken = |machine: &Machine| -> Vec<_> {
+        machine.taken.borrow().iter().map(|one| (one.sector, (one.writable() - 1) / 512)).collect()
+    };
+    assert_eq!(taken(&machine), [(0, 8), (8, 8), (16, 8)]);
+
+    let machine = Machine::new();
+    drop(with_two_that_failed(&machine));
+    let (mut driver, found) = machine.start().unwrap();
+    assert_eq!(found, Found::Running);
+    // Others that are neighbours go together, but not with those.
+    submit(&mut driver, &[request(0, 4, Read, 24, 8), request(0, 5, Read, 32, 8)]);
+    machine.take();
+    assert_eq!(taken(&machine), [(0, 8), (8, 8), (16, 8), (24, 16)]);
+    assert!(machine.complete(1, Some(1)));
+    machine.work();
+    let done = Ok(Answer::Done);
+    let told = [(2, Err(Failure::Io)), (1, done), (3, done), (4, done), (5, done)];
+    assert_eq!(ends(&mut driver), told.map(|(id, end)| (0, id, end)));
+}
+
+#[test]
+fn what_waited_together_is_given_together_by_a_successor() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    (1..=3).for_each(|id| driver.submit(request(0, id, Read, id * 8, 8)).unwrap());
+    drop(driver);
+    let mut driver = machine.driver();
+    driver.flush();
+    machine.take();
+    assert_eq!((driver.pending(), machine.taken.borrow().len()), (3, 1));
+}
+
 #[test]
 fn segments_and_rows_end_where_the_device_says() {
     let machine = Machine::new();
@@ -111,9 +163,11 @@ fn what_cannot_be_asked_is_refused() {
         (Request { offset: PART_BYTES as u32 - 4095, ..read }, Refused::Range),
         (Request { offset: u32::MAX, ..read }, Refused::Range),
         (Request { client: 1, offset: PART_BYTES as u32 - 1, ..read }, Refused::Range),
+        (Request { client: 1, ..read }, Refused::Range),
         (Request { client: 2, ..read }, Refused::Range),
         (Request { client: 255, operation: Flush, sectors: 0, ..read }, Refused::Range),
         (Request { operation: Flush, offset: 1, ..read }, Refused::Range),
+        (Request { offset: 1, ..request(1, 1, Flush, 0, 0) }, Refused::Range),
         (request(0, 1, Discard, 0, 257), Refused::Range),
     ] {
         assert_eq!(driver.submit(wrong), Err(why), "{wrong:?}");
@@ -224,6 +278,58 @@ fn a_device_that_does_not_fit_is_refused() {
     assert_eq!(failure(&|machine| machine.configure(8, 0)), Some(StartError::Geometry(BadGeometry::Segments)));
     assert_eq!(failure(&|machine| machine.rings.borrow_mut().truncate(100_000)), Some(StartError::Region));
     assert_eq!(failure(&|_| ()), None);
+}
+
+#[test]
+fn each_client_has_a_part_of_the_data_in_whole_pages() {
+    let start = |clients, data_bytes| Machine::new().start_for(clients, data_bytes);
+    for (clients, bytes) in [(0, 1 << 20), (CLIENTS_MAX + 1, 1 << 20), (2, 2 * 4096 - 1), (1, 0)] {
+        assert_eq!(start(clients, bytes).err(), Some(StartError::Region), "{clients} clients, {bytes} bytes");
+    }
+    let (driver, _) = start(CLIENTS_MAX, 4 * 8192 + 4095).unwrap();
+    let parts = [0, 1, 2, 3, 4].map(|client| driver.part(client));
+    assert_eq!(parts, [Some((0, 8192)), Some((8192, 8192)), Some((16_384, 8192)), Some((24_576, 8192)), None]);
+}
+
+#[test]
+fn a_driver_that_lost_its_device_says_so() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    assert!(!driver.is_lost());
+    // It was reset by somebody, or says that it needs that.
+    for lost in [0, status::RUNNING | 64] {
+        machine.status.set(lost);
+        assert!(driver.is_lost(), "{lost:#x}");
+    }
+    driver.restart(&mut machine.card.clone()).unwrap();
+    assert!(!driver.is_lost());
+}
+
+#[test]
+fn how_far_the_device_came_is_told_while_it_has_something_to_do() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    assert_eq!(driver.progress(), None);
+    // It is not the device that waits before it is given something.
+    (1..=3).for_each(|id| driver.submit(request(0, id, Read, id * 16, 8)).unwrap());
+    assert_eq!(driver.progress(), None);
+    driver.flush();
+    machine.take();
+    for done in 0..3 {
+        assert_eq!((driver.progress(), driver.pending()), (Some(done), 3 - usize::from(done)));
+        assert!(machine.complete(0, None));
+        assert_eq!(ends(&mut driver).len(), 1);
+    }
+    assert_eq!(driver.progress(), None);
+}
+
+#[test]
+fn an_interrupt_for_another_configuration_is_told_from_others() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    assert!(!driver.acknowledge());
+    machine.is_changed.set(true);
+    assert!(driver.acknowledge() && !driver.acknowledge(), "once");
 }
 
 /// A device with two commands, one of two requests.

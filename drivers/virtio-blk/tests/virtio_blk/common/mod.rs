@@ -88,6 +88,8 @@ pub struct Machine {
     pub notifications: Rc<Cell<u32>>,
     /// The driver was interrupted and has not looked.
     pub is_interrupted: Rc<Cell<bool>>,
+    /// An interrupt says that its configuration changed.
+    pub is_changed: Rc<Cell<bool>>,
 }
 
 impl Deref for Machine {
@@ -144,7 +146,7 @@ impl Transport for Machine {
         self.configuration.borrow()[offset as usize]
     }
     fn acknowledge(&mut self) -> bool {
-        false
+        self.is_changed.take()
     }
 }
 
@@ -165,6 +167,7 @@ impl Machine {
             is_notified: Rc::default(),
             notifications: Rc::default(),
             is_interrupted: Rc::default(),
+            is_changed: Rc::default(),
         };
         let words = [(8, 16_384), (12, 30), (20, 512), (36, 256), (40, 1), (48, 256), (52, 1)];
         words.into_iter().for_each(|(at, value)| machine.configure(at, value));
@@ -185,12 +188,17 @@ impl Machine {
     }
 
     pub fn start(&self) -> Result<(BlockDriver, Found), StartError> {
+        self.start_for(CLIENTS, DATA_BYTES as u32)
+    }
+
+    /// With so many clients, and so many bytes of data for all of them.
+    pub fn start_for(&self, clients: u8, data_bytes: u32) -> Result<(BlockDriver, Found), StartError> {
         let places = Places {
             rings: Mortal { bytes: self.rings.clone(), life: self.life.clone() },
             rings_physical: RINGS,
             data_physical: DATA,
-            data_bytes: DATA_BYTES as u32,
-            clients: CLIENTS,
+            data_bytes,
+            clients,
         };
         self.begin();
         Driver::start(self.clone(), places, &mut self.card.clone())
