@@ -300,6 +300,38 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_no_driver_writes_is_not_there() {
+        let region = region();
+        let mut journal = journal(&region);
+        journal.tell(4, 60);
+        let at = QUEUE_BYTES + ENTRIES_OFFSET + 4 * ENTRY_BYTES;
+        let found = || Journal::recover(region.clone(), QUEUE_BYTES).unwrap().0.is_told(4);
+        // Of a length the low byte, of which the high one is 0; how many died; what ends it.
+        for (byte, right) in [(4, 14..=255), (6, 0..=DEATHS_MAX - 1), (7, USED..=USED)] {
+            let kept = region.borrow()[at + byte];
+            for value in 0..=255 {
+                region.borrow_mut()[at + byte] = value;
+                assert_eq!(found(), right.contains(&value), "byte {byte} is {value}");
+            }
+            region.borrow_mut()[at + byte] = kept;
+        }
+        assert!(found());
+    }
+
+    #[test]
+    fn no_two_resets_begin_the_same_epoch() {
+        let region = region();
+        journal(&region);
+        for last in [0, 1, 254, 255, 256, 65_535, 1 << 16, u32::MAX >> 8, u32::MAX] {
+            region.store_u32(QUEUE_BYTES + EPOCH_OFFSET, last).unwrap();
+            // Of one driver, and of its successor.
+            let mut journal = journal(&region);
+            journal.starts(0);
+            assert_eq!((journal.epoch(), self::journal(&region).epoch()), (last.wrapping_add(1), last.wrapping_add(1)));
+        }
+    }
+
+    #[test]
     fn how_the_device_was_left_is_one_byte() {
         let region = region();
         let recovered = || Journal::recover(region.clone(), QUEUE_BYTES).unwrap();

@@ -2,17 +2,19 @@
 
 use crate::common::{Layout, Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
-use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, TAKEN_OFFSET, USED_OFFSET};
+use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, QUEUE_BYTES, TAKEN_OFFSET, USED_OFFSET};
 use virtio::takeover::Unfit;
-use virtio_net::Found;
-use virtio_net::driver::{JOURNAL_OFFSET, RING_BYTES, Refused, StartError, Why};
+use virtio_net::control::CONTROL_BYTES;
+use virtio_net::driver::{Counters, JOURNAL_OFFSET, RING_BYTES, Refused, StartError, Why};
+use virtio_net::journal::JOURNAL_BYTES;
 use virtio_net::transport::{NotRunning, ResetError};
+use virtio_net::{Found, Output};
 
 #[test]
 fn frames_come_and_go() {
     let machine = Machine::new();
     let mut driver = machine.driver();
-    assert_eq!(driver.address(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!((driver.address(), driver.rings()), ([0, 1, 2, 3, 4, 5], [256; 2]));
     driver.flush();
     assert!(!machine.frame_arrives(&[1; 60]), "no buffers before somebody attached");
     assert!(driver.attach(&BufferSet::range(0, 10)).is_empty());
@@ -37,6 +39,7 @@ fn frames_come_and_go() {
         Span { offset: 11, ..frame },
         Span { buffer: 256, ..frame },
         Span { length: 2040, ..frame },
+        Span { buffer: 41, length: 13, ..frame },
     ]);
     driver.flush();
     let (descriptor, physical, bytes) = machine.next(1).unwrap();
@@ -46,7 +49,127 @@ fn frames_come_and_go() {
     machine.used(1, 40, 0);
     driver.look().unwrap();
     assert_eq!(driver.take_output().transmitted, [40]);
-    assert_eq!(driver.counters().refused, 6);
+    assert_eq!(driver.counters().refused, 7);
+}
+
+#[test]
+fn what_happened_is_counted() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    let rings = |driver: &NetDriver| driver.ring_counts().map(|(times, _)| times);
+    assert_eq!((*driver.counters(), rings(&driver)), (Counters::default(), [0; 2]));
+    driver.attach(&BufferSet::EMPTY);
+    driver.transmit(&[40, 41].map(|buffer| Span { buffer, offset: 12, length: 14 }));
+    driver.flush();
+    // An Ethernet header is the shortest, a buffer the longest.
+    for bytes in [14, 13, 2036, 2037, 0] {
+        assert!(machine.frame_arrives(&vec![1; bytes]));
+    }
+    driver.look().unwrap();
+    let lengths: Vec<u16> = driver.take_output().received.iter().map(|span| span.length).collect();
+    assert_eq!((lengths, driver.posted(), driver.sending()), (vec![14, 2036], 254, 2));
+    driver.transmit(&[Span { buffer: 42, offset: 18, length: 60 }, Span { buffer: 40, offset: 18, length: 60 }]);
+    driver.release_buffers(&[255]);
+    driver.flush();
+    let expected = Counters { received: 2, transmitted: 3, dropped: 3, refused: 2, ..Counters::default() };
+    assert_eq!((*driver.counters(), rings(&driver)), (expected, [2; 2]));
+}
+
+#[test]
+fn a_driver_that_lost_its_device_says_so() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    assert!(!driver.is_lost());
+    // It was reset by somebody, or says that it needs that.
+    for lost in [0, 0x4f] {
+        machine.status.set(lost);
+        assert!(driver.is_lost(), "{lost:#x}");
+    }
+    driver.restart(&mut machine.card.clone()).unwrap();
+    assert!(!driver.is_lost());
+}
+
+#[test]
+fn an_interrupt_for_another_configuration_is_told_from_others() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    assert!(!driver.acknowledge());
+    machine.is_changed.set(true);
+    assert!(driver.acknowledge() && !driver.acknowledge(), "once");
+}
+
+#[test]
+fn for_a_client_that_is_gone_nothing_is_sent_and_nothing_taken_from_the_device() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    driver.attach(&BufferSet::EMPTY);
+    driver.flush();
+    assert!(machine.frame_arrives(&[1; 60]));
+    driver.look().unwrap();
+    driver.detach();
+    assert!(machine.frame_arrives(&[2; 61]));
+    driver.look().unwrap();
+    driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+    assert_eq!((driver.take_output(), driver.posted()), (Output::default(), 255));
+    assert_eq!((driver.sending(), driver.counters().refused), (0, 1));
+    // The next one hears of both.
+    driver.attach(&BufferSet::EMPTY);
+    driver.look().unwrap();
+    assert_eq!(driver.take_output().received.iter().map(|span| span.length).collect::<Vec<_>>(), [60, 61]);
+}
+
+#[test]
+fn a_frame_that_two_clients_died_of_is_told_to_no_third() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    driver.attach(&BufferSet::EMPTY);
+    driver.flush();
+    assert!(machine.frame_arrives(&[1; 60]));
+    driver.look().unwrap();
+    assert_eq!(driver.take_output().received.len(), 1);
+    for told in [1, 0] {
+        driver.detach();
+        // Nobody is there that could die of it.
+        driver.detach();
+        driver.attach(&BufferSet::EMPTY);
+        assert_eq!((driver.take_output().received.len(), driver.posted()), (told, 256 - told));
+    }
+}
+
+#[test]
+fn what_a_device_had_done_when_it_was_reset_is_told_and_it_gets_all_else_again() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    driver.attach(&BufferSet::EMPTY);
+    driver.transmit(&[50, 51].map(|buffer| Span { buffer, offset: 18, length: 60 }));
+    driver.flush();
+    assert!(machine.frame_arrives(&[0; 60]));
+    driver.look().unwrap();
+    assert_eq!(driver.take_output().received.len(), 1, "the client holds that");
+    (61..64).for_each(|bytes| assert!(machine.frame_arrives(&vec![1; bytes])));
+    driver.restart(&mut machine.card.clone()).unwrap();
+    driver.flush();
+    let Output { received, transmitted } = driver.take_output();
+    assert_eq!(received.iter().map(|span| span.length).collect::<Vec<_>>(), [61, 62, 63]);
+    assert_eq!((transmitted, driver.posted(), driver.sending()), (vec![50, 51], 252, 0));
+    let mut free: Vec<u16> = (0..300).map_while(|_| machine.next(0)).map(|(buffer, ..)| buffer).collect();
+    free.extend(received.iter().map(|span| span.buffer));
+    free.sort_unstable();
+    assert_eq!((free.len(), free.windows(2).all(|two| two[0] < two[1])), (255, true), "each once");
+}
+
+#[test]
+fn the_halves_and_the_journal_share_no_byte() {
+    let machine = Machine::new();
+    let mut driver = machine.driver();
+    let mut places = vec![JOURNAL_OFFSET..JOURNAL_OFFSET + JOURNAL_BYTES];
+    for _ in 0..2 {
+        let bytes = [QUEUE_BYTES, QUEUE_BYTES, CONTROL_BYTES];
+        places.extend([0, 1, 2].map(|queue| machine.base(queue).unwrap()..machine.base(queue).unwrap() + bytes[queue]));
+        driver.restart(&mut machine.card.clone()).unwrap();
+    }
+    places.sort_by_key(|place| place.start);
+    assert!(places.windows(2).all(|two| two[0].end <= two[1].start) && places[6].end <= RING_BYTES, "{places:?}");
 }
 
 #[test]
@@ -353,10 +476,12 @@ fn the_link_is_what_the_device_tells() {
     for (status, up) in [(0, false), (1, true), (2, false), (3, true)] {
         machine.link.set(status);
         assert_eq!(driver.link_is_up(), up);
+        assert_eq!(machine.driver_that_goes_on().link_is_up(), up, "a successor knows that it tells");
     }
     machine.link.set(0);
     machine.features.set(1 << 32 | 1 << 5);
     assert!(machine.driver().link_is_up(), "it does not tell");
+    assert!(machine.driver_that_goes_on().link_is_up(), "nor does it to a successor");
 }
 
 #[test]

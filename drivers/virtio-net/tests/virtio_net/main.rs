@@ -5,3 +5,4 @@
 mod common;
 mod deaths;
 mod device;
+mod settings;

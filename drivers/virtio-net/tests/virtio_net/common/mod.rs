@@ -66,6 +66,10 @@ pub struct Machine {
     pub link: Rc<Cell<u8>>,
     pub notified: Rc<Cell<[u32; 3]>>,
     pub acknowledged: Rc<Cell<u32>>,
+    /// Entries that its control queue may have.
+    pub control_entries: Rc<Cell<u16>>,
+    /// An interrupt says that its configuration changed.
+    pub is_changed: Rc<Cell<bool>>,
 }
 
 impl Deref for Machine {
@@ -89,8 +93,8 @@ impl Transport for Machine {
         self.features.get()
     }
     fn set_features(&mut self, _: u64) {}
-    fn queue_entries(&mut self, _: u16) -> u16 {
-        self.entries.get()
+    fn queue_entries(&mut self, queue: u16) -> u16 {
+        if queue == 2 { self.control_entries.get() } else { self.entries.get() }
     }
     fn set_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) {
         if self.life.store() {
@@ -117,7 +121,7 @@ impl Transport for Machine {
     }
     fn acknowledge(&mut self) -> bool {
         self.acknowledged.set(self.acknowledged.get() + 1);
-        false
+        self.is_changed.take()
     }
 }
 
@@ -134,6 +138,8 @@ impl Machine {
             link: Rc::default(),
             notified: Rc::default(),
             acknowledged: Rc::default(),
+            control_entries: Rc::new(Cell::new(64)),
+            is_changed: Rc::default(),
         }
     }
 
@@ -160,6 +166,14 @@ impl Machine {
         driver
     }
 
+    /// A driver that goes on with the device, and has served for a while.
+    pub fn driver_that_goes_on(&self) -> NetDriver {
+        let (mut driver, found) = self.start().unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(found, Found::Running);
+        driver.served();
+        driver
+    }
+
     /// Where the device was told that a queue is.
     pub fn base(&self, queue: usize) -> Option<usize> {
         self.queues.borrow()[queue].map(|addresses| (addresses.descriptors - RINGS_PHYSICAL) as usize)
@@ -175,6 +189,7 @@ impl Machine {
         let slot = usize::from(seen[queue] % 256);
         let descriptor = number::<2>(&self.rings, base + AVAILABLE_OFFSET + 4 + slot * 2) as u16;
         let at = base + usize::from(descriptor) * 16;
+        assert_eq!(number::<2>(&self.rings, at + 12), [2, 0][queue], "it writes the ones and reads the others");
         seen[queue] = seen[queue].wrapping_add(1);
         self.seen.set(seen);
         Some((descriptor, number::<8>(&self.rings, at), number::<4>(&self.rings, at + 8) as u32))
