@@ -163,3 +163,16 @@ pub const SCM_CREDENTIALS: u32 = 2;
 pub const EFD_SEMAPHORE: u64 = 1;
 pub const TFD_TIMER_ABSTIME: u64 = 1;
 pub const TFD_TIMER_CANCEL_ON_SET: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_a_call_does_not_know_are_invalid() {
+        for (flags, expected) in [(0, Ok(())), (5, Ok(())), (2, Err(Errno::EINVAL)), (7, Err(Errno::EINVAL))] {
+            assert_eq!(only(flags, 5), expected, "{flags}");
+        }
+        assert_eq!(only(1 << 32, 5), Ok(()), "a flag is an int");
+    }
+}

@@ -51,6 +51,14 @@ mod tests {
         assert_eq!(change_and_compare(encode(1, 4, u32::MAX, 1), 2), Some((1, true)));
         assert_eq!(change_and_compare(encode(10, 5, 4, 0), u32::MAX), Some((u32::MAX, false)));
         assert_eq!(change_and_compare(encode(3, 1, 1, 7), 7), Some((6, false)));
+        assert_eq!(change_and_compare(encode(4, 0, 5, 0), 3), Some((6, false)));
+        assert_eq!(change_and_compare(encode(8, 0, 36, 1), 1), Some((16, true)), "a bit, by its number modulo 32");
+        let holds = |comparison: u32| {
+            [-1i32, 0, 1].map(|old| change_and_compare(encode(0, comparison, 0, 0), old as u32).unwrap().1)
+        };
+        assert_eq!([holds(0), holds(1)], [[false, true, false], [true, false, true]]);
+        assert_eq!([holds(2), holds(3)], [[true, false, false], [true, true, false]]);
+        assert_eq!([holds(4), holds(5)], [[false, false, true], [false, true, true]]);
         assert_eq!(change_and_compare(encode(5, 0, 0, 0), 0), None);
         assert_eq!(change_and_compare(encode(0, 6, 0, 0), 0), None);
     }

@@ -136,6 +136,11 @@ mod tests {
         own.set_capabilities(Capabilities { effective: 0, ..own.capabilities() });
         assert!(!own.may(capability::SETUID) && own.is_secure());
         assert_eq!((own.ids(true).effective, own.ids(false).real), (33, 34));
+        assert_eq!(own.acting(), (33, 34));
+        for keeps in [true, false] {
+            own.set_capabilities(Capabilities { keeps, ..own.capabilities() });
+            assert_eq!(own.capabilities().keeps, keeps);
+        }
         assert_eq!(groups_for(&own, 0), Ok(vec![]));
         assert_eq!(groups_for(&own, 1), Err(Errno::EINVAL));
         assert_eq!(groups_for(&own, u64::MAX), Err(Errno::EINVAL));

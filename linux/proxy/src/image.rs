@@ -211,6 +211,57 @@ mod tests {
         assert_eq!(interpreter_path(b"ld.so\0"), Err(Errno::ENOEXEC));
     }
 
+    /// The program header's flags are R 4, W 2, X 1; whoever may write or run may read.
+    #[test]
+    fn parts_may_be_used_as_their_flags_say() {
+        for (flags, protection) in [(0, 0), (4, 1), (2, 3), (6, 3), (1, 5), (5, 5), (7, 7)] {
+            let image = plan(&program(2, &[(1, flags, 0, 0x40_0000, 0x100, 0x100)]), 0x1000).unwrap();
+            assert_eq!(image.parts[0].protection, protection, "{flags}");
+        }
+    }
+
+    #[test]
+    fn what_just_fits_is_loaded() {
+        // Up to the highest address and the file's last byte; and what has no bytes is not there.
+        let file = program(2, &[(1, 5, 0x200, LOW_END - 0x1000, 0x100, 0x1000), (1, 6, 0, 0, 0, 0)]);
+        let image = plan(&file, 0x300).unwrap();
+        assert_eq!((image.span(), image.parts.len()), ((LOW_END - 0x1000, LOW_END), 1));
+        assert_eq!(image.headers, 0, "no part has them");
+        assert_eq!(plan(&file, 0x2ff), Err(Errno::ENOEXEC));
+        // Program headers, whose place a part need not begin with.
+        let whole = 64 + 56;
+        let part = |offset, bytes| program(2, &[(1, 4, offset, 0x40_0000 + offset, bytes, 0x1000)]);
+        let headers = |offset, bytes| plan(&part(offset, bytes), 0x1000).unwrap().headers;
+        assert_eq!([headers(0x20, whole - 0x20), headers(0x40, 56)], [0x40_0040; 2]);
+        assert_eq!([headers(0x20, whole - 0x21), headers(0x41, 56)], [0; 2]);
+        let interpreter = |bytes| plan(&program(3, &[(1, 5, 0, 0, 0x100, 0x100), (3, 4, 0, 0, bytes, bytes)]), 0x1000);
+        assert_eq!([1, 2, 256, 257].map(|bytes| interpreter(bytes).is_ok()), [false, true, true, false]);
+    }
+
+    #[test]
+    fn files_of_other_kinds_are_not_loaded() {
+        for kind in [2, 3] {
+            let good = program(kind, &[(1, 5, 0, 0x40_0000, 0x100, 0x1000)]);
+            assert!(plan(&good, 0x1000).is_ok());
+            // Class, machine, and bytes of a program header.
+            for (at, byte) in [(4, 1), (18, 3), (54, 64)] {
+                let mut other = good.clone();
+                other[at] = byte;
+                assert_eq!(plan(&other, 0x1000), Err(Errno::ENOEXEC), "{kind} {at}");
+            }
+            for (entry, is_inside) in [(0x3f_ffff, false), (0x40_0000, true), (0x40_0fff, true), (0x40_1000, false)] {
+                let mut moved = good.clone();
+                moved[24..32].copy_from_slice(&u64::to_le_bytes(entry));
+                assert_eq!(plan(&moved, 0x1000).is_ok(), is_inside, "{entry:x}");
+            }
+        }
+        // Shared objects, kinds that are none.
+        assert_eq!(
+            [0, 1, 4].map(|kind| plan(&program(kind, &[(1, 5, 0, 0x40_0000, 1, 1)]), 0x1000).is_ok()),
+            [false; 3]
+        );
+    }
+
     #[test]
     fn refuses_hostile_headers() {
         type Part = (u32, u32, u64, u64, u64, u64);

@@ -193,6 +193,16 @@ mod tests {
         assert_eq!(TimeSpec { seconds: 0, nanoseconds: 1_000_000_000 }.to_ns(), None);
         assert_eq!(TimeSpec { seconds: i64::MAX, nanoseconds: 0 }.to_ns(), Some(u64::MAX));
         assert_eq!(TimeVal { seconds: 0, microseconds: i64::MAX }.to_ns(), None);
+        let time = TimeVal::from_ns(3_000_005_999);
+        assert_eq!((time.seconds, time.microseconds, time.to_ns()), (3, 5, Some(3_000_005_000)));
+    }
+
+    #[test]
+    fn names_of_the_system_are_cut_to_their_fields() {
+        let all = system_names("a host", &"x".repeat(99));
+        let names = all.chunks(NAME_FIELD_BYTES).map(|field| std::ffi::CStr::from_bytes_until_nul(field).unwrap());
+        let names: Vec<_> = names.map(|name| name.to_str().unwrap()).collect();
+        assert_eq!(names, ["Linux", "a host", "6.1.0", "Pelago", "x86_64", &"x".repeat(64)]);
     }
 
     #[test]
@@ -203,6 +213,12 @@ mod tests {
         assert_eq!((buffer[16], buffer[18], &buffer[19..25]), (32, 8, &b"hello\0"[..]));
         assert!(directory_entry(&mut buffer, 64, (8, 2, 8), "x", EntryForm::Old));
         assert_eq!((&buffer[50..52], buffer[55]), (&b"x\0"[..], 8));
-        assert!(!directory_entry(&mut buffer, 64, (8, 2, 8), "y", EntryForm::New));
+        assert_eq!(buffer.len(), 56);
+        assert!(!directory_entry(&mut buffer, 79, (8, 2, 8), "y", EntryForm::New));
+        assert!(directory_entry(&mut buffer, 80, (8, 2, 8), "y", EntryForm::New));
+        // A length has 16 bits.
+        let name = "x".repeat(65_500);
+        assert!(directory_entry(&mut Vec::new(), 1 << 20, (8, 2, 8), &name, EntryForm::New));
+        assert!(!directory_entry(&mut Vec::new(), 1 << 20, (8, 2, 8), &name.repeat(2), EntryForm::New));
     }
 }

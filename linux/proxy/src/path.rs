@@ -84,6 +84,7 @@ mod tests {
         assert_eq!(lock_range(0, 10, 5), Ok((10, 15)));
         assert_eq!(lock_range(100, 10, -5), Ok((105, 110)));
         assert_eq!(lock_range(100, -10, 0), Ok((90, u64::MAX)));
+        assert_eq!(lock_range(0, 4, -4), Ok((0, 4)));
         assert_eq!(lock_range(0, -1, 0), Err(Errno::EINVAL));
         assert_eq!(lock_range(0, 4, -5), Err(Errno::EINVAL));
         assert_eq!(lock_range(i64::MAX, 1, 0), Err(Errno::EOVERFLOW));
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(absolute("/srv", "../etc").unwrap(), "/srv/../etc");
         assert_eq!(absolute("/srv", "/x"), Ok("/x".into()));
         assert_eq!(absolute("/", ""), Err(Errno::ENOENT));
+        assert!(absolute("/", &"a".repeat(PATH_MAX - 1)).is_ok_and(|path| path.len() == PATH_MAX));
         assert_eq!(absolute("/", &"a".repeat(PATH_MAX)), Err(Errno::ENAMETOOLONG));
         assert_eq!(clean("/srv/../etc//./x/"), "/etc/x");
         assert_eq!(clean("/../.."), "/");

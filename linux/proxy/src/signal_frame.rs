@@ -271,6 +271,7 @@ impl SignalFrame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::{ON_STACK, STACK_DISABLED};
     use core::mem::offset_of;
 
     fn registers() -> ProgramRegisters {
@@ -328,10 +329,38 @@ mod tests {
                 (built.registers.rdi, built.registers.rsi, built.registers.rdx),
                 (10, built.address + 312, built.address + 8)
             );
+            assert_eq!((built.registers.rax, built.registers.rip), (0, 0x1000));
             assert_eq!(built.registers.rflags & DIRECTION_AND_TRAP, 0);
             assert_eq!(address_at_return(built.registers.rsp + 8), built.address);
             assert_eq!(built.frame.restore(), (before, 0x55, built.vector_address));
         }
+    }
+
+    #[test]
+    fn a_handler_is_told_the_address_of_a_fault_and_whether_it_is_on_the_alternate_stack() {
+        let action = Action { handler: 0x1000, flags: action::SA_ONSTACK, restorer: 0x2000, mask: 0 };
+        let mut alternate = AlternateStack { base: 0x10_0000, flags: 0, reserved: 0, bytes: 0x4000 };
+        let frame = |signal, cause, alternate: &AlternateStack| {
+            let built = build(&registers(), signal, &action, &cause, 0, alternate);
+            (built.frame.machine.fault_address, built.frame.stack.flags)
+        };
+        assert_eq!(frame(number::SIGSEGV, Cause::fault(1, 0x1234), &alternate), (0x1234, 0));
+        // Sent by somebody, and no fault though its code may look so.
+        assert_eq!(frame(number::SIGSEGV, Cause::of_process(0, 42), &alternate), (0, 0));
+        assert_eq!(frame(number::SIGCHLD, Cause::of_process(1, 42), &alternate), (0, 0));
+        alternate.flags = STACK_DISABLED;
+        assert_eq!(frame(10, Cause::default(), &alternate).1, STACK_DISABLED);
+        // One that interrupts another there.
+        alternate = AlternateStack { base: registers().rsp - 0x1000, flags: 0, ..alternate };
+        assert_eq!(frame(10, Cause::default(), &alternate).1, ON_STACK);
+    }
+
+    #[test]
+    fn what_a_program_says_of_a_signal_it_sends_is_as_the_kernel_says_it() {
+        let cause = Cause { code: -1, errno: 5, words: [42, 3] };
+        let info = SignalInfo::new(40, &cause);
+        assert_eq!((info.cause(), info.is_of(40), info.is_of(41)), (cause, true, false));
+        assert!(!SignalInfo { signal: -1, ..info }.is_of(u64::MAX));
     }
 
     /// Fields as signalfd(2) names them.

@@ -130,9 +130,47 @@ mod tests {
             assert_eq!((word(&stack, environment + 2), word(&stack, environment + 3)), (auxiliary::PAGESZ, 4096));
             assert_eq!(string(&stack, word(&stack, environment + 5)), b"/bin/x");
         }
-        assert_eq!(
-            build(0x7fff_0000, &[vec![b'x'; ARGUMENTS_BYTES_MAX]], &[], b"", [0; 16], &[]).err(),
-            Some(Errno::E2BIG)
-        );
+    }
+
+    /// Each text counts with its end and the word that points to it.
+    #[test]
+    fn arguments_and_environment_have_a_limit_together() {
+        let text = |bytes| vec![vec![b'x'; bytes - 9]];
+        let built = |arguments: usize, environment: usize, path: usize| {
+            let path = vec![b'p'; path];
+            build(0x7fff_0000, &text(arguments), &text(environment), &path, [0; 16], &[]).map(|_| ())
+        };
+        let half = ARGUMENTS_BYTES_MAX / 2;
+        assert_eq!(built(half, half, 4096), Ok(()));
+        for (arguments, environment, path) in [(half + 1, half, 1), (half, half + 1, 1), (half, half, 4097)] {
+            assert_eq!(built(arguments, environment, path), Err(Errno::E2BIG));
+        }
+    }
+
+    /// What is below the strings is what is told, and the alignment.
+    #[test]
+    fn everything_that_is_told_is_at_its_place() {
+        let texts = |count| vec![b"abc".to_vec(); count];
+        for (arguments, environment, fixed) in [(0, 0, 0), (1, 0, 1), (2, 3, 2), (3, 2, 5), (1, 4, 3)] {
+            let fixed: Vec<_> = (0..fixed).map(|kind| (100 + kind, kind)).collect();
+            let stack = build(0x7fff_0000, &texts(arguments), &texts(environment), b"/x", *b"sixteen bytes of", &fixed)
+                .unwrap();
+            assert_eq!(stack.pointer + stack.bytes.len() as u64 + 15 & !15, 0x7fff_0000);
+            let ends = [1 + arguments, 2 + arguments + environment];
+            assert_eq!(ends.map(|index| word(&stack, index)), [0; 2]);
+            let first = ends[1] + 1;
+            let pair = |index: usize| (word(&stack, first + 2 * index), word(&stack, first + 1 + 2 * index));
+            let told: Vec<_> = (0..fixed.len() + 4).map(pair).collect();
+            assert_eq!(told[..fixed.len()], fixed);
+            let [path, platform, random, end] = told[fixed.len()..] else { panic!("{told:?}") };
+            assert_eq!((path.0, string(&stack, path.1)), (auxiliary::EXECFN, &b"/x"[..]));
+            assert_eq!((platform.0, string(&stack, platform.1)), (auxiliary::PLATFORM, &b"x86_64"[..]));
+            assert_eq!((random.0, end), (auxiliary::RANDOM, (0, 0)));
+            assert_eq!(stack.bytes[(random.1 - stack.pointer) as usize..][..16], *b"sixteen bytes of");
+            // The first text begins within 16 bytes behind the last word.
+            let strings = word(&stack, if arguments > 0 { 1 } else { first + 2 * fixed.len() + 1 });
+            let words = first + 2 * told.len();
+            assert!((0..16).contains(&(strings - stack.pointer - 8 * words as u64)));
+        }
     }
 }

@@ -202,6 +202,7 @@ mod tests {
     fn who_looks_hears_of_what_changed_and_of_nothing_else() {
         let mut waits = Waits::default();
         let seen = waits.changes();
+        assert_eq!(seen, 0);
         let all: Vec<Object> = (0..1000).map(|id| (4, id)).collect();
         let looks = waits.begin(Purpose::Look, all.clone(), Some(seen));
         let other = waits.begin(Purpose::Look, vec![(4, 9)], Some(seen));
@@ -214,6 +215,7 @@ mod tests {
         let late = waits.begin(Purpose::Look, vec![(4, 1), (3, 1)], Some(seen));
         assert_eq!(waits.take(late, None), [(4, 1), (3, 1)]);
         waits.all_changed(4);
+        assert_eq!(waits.changes(), 4);
         let told: Set<Object> = waits.take(looks, None).into_iter().collect();
         assert!(told.into_iter().eq(all) && waits.has((3, 1)) && !waits.has((3, 2)));
         assert_eq!(waits.take(late, None), [(4, 1)]);
