@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(interpreter_path(b"ld.so\0"), Err(Errno::ENOEXEC));
     }
 
-    /// The program header's flags are R 4, W 2, X 1; whoever may write or run may read.
+    /// The program header's flags are R 4, W 2, X 1; who may write or run may read.
     #[test]
     fn parts_may_be_used_as_their_flags_say() {
         for (flags, protection) in [(0, 0), (4, 1), (2, 3), (6, 3), (1, 5), (5, 5), (7, 7)] {

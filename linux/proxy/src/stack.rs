@@ -155,7 +155,7 @@ mod tests {
             let fixed: Vec<_> = (0..fixed).map(|kind| (100 + kind, kind)).collect();
             let stack = build(0x7fff_0000, &texts(arguments), &texts(environment), b"/x", *b"sixteen bytes of", &fixed)
                 .unwrap();
-            assert_eq!(stack.pointer + stack.bytes.len() as u64 + 15 & !15, 0x7fff_0000);
+            assert_eq!((stack.pointer + stack.bytes.len() as u64).next_multiple_of(16), 0x7fff_0000);
             let ends = [1 + arguments, 2 + arguments + environment];
             assert_eq!(ends.map(|index| word(&stack, index)), [0; 2]);
             let first = ends[1] + 1;

@@ -162,7 +162,8 @@ fn what_a_device_had_done_when_it_was_reset_is_told_and_it_gets_all_else_again()
 fn the_halves_and_the_journal_share_no_byte() {
     let machine = Machine::new();
     let mut driver = machine.driver();
-    let mut places = vec![JOURNAL_OFFSET..JOURNAL_OFFSET + JOURNAL_BYTES];
+    let journal = JOURNAL_OFFSET..JOURNAL_OFFSET + JOURNAL_BYTES;
+    let mut places: Vec<_> = std::iter::once(journal).collect();
     for _ in 0..2 {
         let bytes = [QUEUE_BYTES, QUEUE_BYTES, CONTROL_BYTES];
         places.extend([0, 1, 2].map(|queue| machine.base(queue).unwrap()..machine.base(queue).unwrap() + bytes[queue]));
