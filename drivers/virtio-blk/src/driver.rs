@@ -163,9 +163,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         let (output, has_news) = (Vec::new(), false);
         let mut driver = Driver { transport, places, head, queue, ledger, disk, features, output, has_news, counters };
         if found == Found::Running {
-            // Interrupts went nowhere for a while, and a predecessor may have died before it
-            // notified.
-            driver.transport.acknowledge();
+            // A predecessor may have died before it did.
             driver.transport.notify(REQUESTS);
         }
         Ok((driver, found))
@@ -400,6 +398,8 @@ fn go_on<T: Transport, M: Memory + Clone>(
     let queues = [queue_place(places)];
     let adopted = left.adopt(transport, owner, feature::NEEDED, &queues, |heirs| head.keep_heirs(heirs));
     let features = adopted.map_err(Why::Left)?;
+    // Interrupts went nowhere for a while. One that comes from here on is for what is not read yet.
+    transport.acknowledge();
     let disk = Geometry::read(features, |offset| transport.configuration(offset)).map_err(Why::Geometry)?;
     let is_right = |slot: u16, found: Descriptor| {
         let command = Command::new(&ledger.requests(slot), slot, places.seen(), &disk);

@@ -330,6 +330,11 @@ fn an_interrupt_for_another_configuration_is_told_from_others() {
     assert!(!driver.acknowledge());
     machine.is_changed.set(true);
     assert!(driver.acknowledge() && !driver.acknowledge(), "once");
+    // One that nobody took is answered by the successor, which reads all anew.
+    machine.is_changed.set(true);
+    machine.resize(1000);
+    let mut driver = machine.driver();
+    assert_eq!((driver.acknowledge(), driver.disk().sectors), (false, 1000));
 }
 
 /// A device with two commands, one of two requests.
@@ -451,6 +456,18 @@ fn a_size_that_changes_is_the_size() {
     assert_eq!(ends(&mut driver), [(0, 1, Err(Failure::Io)), (0, 2, Ok(Answer::Done))]);
     machine.configure(20, 7);
     assert_eq!(driver.look_at_size(), Err(BadGeometry::Block));
+}
+
+#[test]
+fn a_size_that_changes_while_a_driver_starts_is_the_size() {
+    let machine = Machine::new();
+    for (sectors, is_there) in [(1000, Found::Fresh), (3000, Found::Running)] {
+        machine.next_size.set(Some(sectors));
+        let (mut driver, found) = machine.start().unwrap();
+        assert_eq!(found, is_there);
+        assert!(driver.acknowledge(), "the interrupt is not taken for one of before");
+        assert_eq!((driver.look_at_size(), driver.disk().sectors), (Ok(true), sectors));
+    }
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub struct Machine {
     pub is_interrupted: Rc<Cell<bool>>,
     /// An interrupt says that its configuration changed.
     pub is_changed: Rc<Cell<bool>>,
+    /// It has so many sectors once its driver has read how many it had.
+    pub next_size: Rc<Cell<Option<u64>>>,
 }
 
 impl Deref for Machine {
@@ -143,6 +145,12 @@ impl Transport for Machine {
         Box::new(Bell(move || machine.clone().notify(queue)))
     }
     fn configuration(&mut self, offset: u64) -> u8 {
+        if offset >= 8
+            && let Some(sectors) = self.next_size.take()
+        {
+            self.resize(sectors);
+            self.is_changed.set(true);
+        }
         self.configuration.borrow()[offset as usize]
     }
     fn acknowledge(&mut self) -> bool {
@@ -168,6 +176,7 @@ impl Machine {
             notifications: Rc::default(),
             is_interrupted: Rc::default(),
             is_changed: Rc::default(),
+            next_size: Rc::default(),
         };
         let words = [(8, 16_384), (12, 30), (20, 512), (36, 256), (40, 1), (48, 256), (52, 1)];
         words.into_iter().for_each(|(at, value)| machine.configure(at, value));
