@@ -12,6 +12,7 @@ fn obey(machine: &Machine, driver: &mut NetDriver) -> Vec<bool> {
     driver.flush();
     while let Some(([0, 0, on], at)) = machine.command() {
         told.push(on != 0);
+        assert!(told.len() < 9, "it is told for ever: {told:?}");
         machine.answer(at, 0);
         driver.look().unwrap();
         driver.flush();
