@@ -61,7 +61,8 @@ fn owned(names: &[(&str, Kind)]) -> Vec<(String, Kind)> {
 #[test]
 fn all_processes_are_listed_with_what_is_known_of_each() {
     runtime::testing::run(async {
-        let ids: Vec<u32> = (1..=12).chain([77, 78]).collect();
+        // The last one comes alone.
+        let ids: Vec<u32> = (1..=9).chain([77, 78]).collect();
         let (client, played) = begin(ids.clone());
         let processes = ids.iter().map(|id| (id.to_string(), Kind::Directory));
         lists(&client, "/proc", owned(&TOP).into_iter().chain(processes).collect()).await;
