@@ -41,7 +41,7 @@ pub struct Service {
     /// Those who wait for a program to be gone.
     pub wakers: RefCell<Vec<Waker>>,
     pub is_ready: Cell<bool>,
-    /// That has become so.
+    /// Wakes who waits for that.
     pub ready: Watch,
     /// Components that are being made.
     pub making: RefCell<BTreeSet<String>>,

@@ -34,7 +34,7 @@ pub enum Halt {
     Need(u64),
     /// The path failed, or leads out.
     Path(PathError),
-    /// The volume's word.
+    /// The volume cannot answer: it is damaged, perhaps.
     Volume(Error),
 }
 
