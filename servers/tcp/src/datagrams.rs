@@ -381,6 +381,29 @@ mod tests {
     }
 
     #[test]
+    fn only_a_port_that_nobody_has_is_a_refusal() {
+        let answer = refusal(&packet_of(end(2, 4000), end(15, 53), b"question")).unwrap();
+        let changed = |at: usize, value: u8| {
+            let mut packet = answer.clone();
+            packet[at] = value;
+            Icmpv4Packet::new_unchecked(&mut packet[IPV4_HEADER_LEN..]).fill_checksum();
+            refused(&packet)
+        };
+        let quoted = IPV4_HEADER_LEN + 8;
+        assert!(changed(quoted, 0x45).is_some(), "as it was");
+        assert_eq!(changed(IPV4_HEADER_LEN + 1, 1), None, "a host that is not reached");
+        assert_eq!(changed(IPV4_HEADER_LEN, 11), None, "a packet that was too long on its way");
+        assert_eq!(changed(quoted, 0x65), None, "of IPv6");
+        assert_eq!(changed(quoted + 9, 6), None, "of TCP");
+        for length in quoted..quoted + IPV4_HEADER_LEN {
+            let mut short = answer[..length].to_vec();
+            Ipv4Packet::new_unchecked(&mut short[..]).set_total_len(length as u16);
+            Icmpv4Packet::new_unchecked(&mut short[IPV4_HEADER_LEN..]).fill_checksum();
+            assert_eq!(refused(&short), None, "{length}");
+        }
+    }
+
+    #[test]
     fn a_datagram_goes_to_who_fits_best() {
         let mut all = Datagrams::default();
         let any = |port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
@@ -414,6 +437,10 @@ mod tests {
             }
             assert!(all.get(id).unwrap().queued_bytes <= QUEUE_BYTES && all.queued_bytes <= ALL_BYTES);
         }
+        let counted = |all: &Datagrams| (all.get(0).unwrap().queued_bytes, all.queued_bytes);
+        let (of_one, of_all) = counted(&all);
+        all.take(0);
+        assert_eq!(counted(&all), (of_one - 1000 - OVERHEAD_BYTES, of_all - 1000 - OVERHEAD_BYTES));
         (0..64).for_each(|id| while all.take(id).is_some() {});
         assert_eq!(all.queued_bytes, 0);
         all.deliver(end(2, 9), end(15, 1000), b"again");

@@ -78,3 +78,26 @@ const INVERSE: u64 = {
     }
     inverse
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    /// Whoever knows the numbers of one pair of ends knows none of another's, be it a neighbour's.
+    #[test]
+    fn each_end_alone_changes_the_number() {
+        let numbers = InitialNumbers::new([7; 16]);
+        let end = |last, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, last), port);
+        let number = |local, remote| numbers.sequence(&Pair { local, remote }, 0);
+        let one = number(end(15, 80), end(2, 4000));
+        let others = [
+            number(end(16, 80), end(2, 4000)),
+            number(end(15, 81), end(2, 4000)),
+            number(end(15, 80), end(3, 4000)),
+            number(end(15, 80), end(2, 4001)),
+            number(end(2, 4000), end(15, 80)),
+        ];
+        assert!(!others.contains(&one), "{one} {others:?}");
+    }
+}

@@ -396,4 +396,48 @@ mod tests {
         record.received(&Segment { syn: false, acknowledged: Some(900), ..reply });
         assert_eq!(record.send_unacknowledged, 150, "nobody acknowledges what was not sent");
     }
+
+    /// What acknowledges, windows and places of `sample`'s connection decide about a segment.
+    #[test]
+    fn only_what_was_sent_and_is_new_is_acknowledged_and_only_bytes_lie_beyond() {
+        let record = Record { receive_scale: Some(1), ..sample() };
+        let bytes = Segment {
+            source: record.pair.remote,
+            destination: record.pair.local,
+            sequence: 5,
+            end: 15,
+            acknowledged: Some(record.send_next),
+            window: 64,
+            syn: false,
+            fin: false,
+            reset: false,
+            scale: None,
+            segment_max: 0,
+            takes_pieces: false,
+        };
+        let first = record.send_unacknowledged;
+        for (acknowledged, is_more) in [(first.wrapping_sub(1), false), (first, false), (9, true), (10, false)] {
+            let segment = Segment { acknowledged: Some(acknowledged), ..bytes };
+            assert_eq!(record.acknowledges_more(&segment), is_more, "{acknowledged}");
+        }
+        assert!(!record.acknowledges_more(&Segment { acknowledged: None, ..bytes }));
+        // The window is 512 units of two bytes.
+        for (sequence, is_beyond) in [(4, false), (5 + 1023, false), (5 + 1024, true), (9999, true)] {
+            let segment = Segment { sequence, end: sequence + 1, ..bytes };
+            assert_eq!(record.is_beyond(&segment), is_beyond, "{sequence}");
+            assert!(!record.is_beyond(&Segment { syn: true, ..segment }));
+            assert!(!record.is_beyond(&Segment { reset: true, ..segment }));
+        }
+        // One that was overtaken is read as if it acknowledged what was said last.
+        let overtaken = Segment { acknowledged: Some(first.wrapping_sub(1)), ..bytes };
+        assert_eq!(record.renewed(&overtaken), Some((first, 65535)));
+        assert_eq!(record.renewed(&Segment { end: 5, ..overtaken }), None);
+        assert_eq!(record.renewed(&bytes), None);
+    }
+
+    #[test]
+    fn a_segment_is_as_long_as_they_take_and_a_packet_holds() {
+        let taken = |segment_max| Record { segment_max, ..sample() }.segment_bytes();
+        assert_eq!([0, 1, 536, 1400, 1460, 1461, 9000].map(taken), [536, 1, 536, 1400, 1460, 1460, 1460]);
+    }
 }

@@ -13,6 +13,9 @@ use tcp::{Sockets, Tcp};
 
 use crate::service::Service;
 
+mod played;
+mod whole;
+
 /// TCP without buffers.
 fn service() -> Service {
     let [receive, transmit] = [(); 2].map(|()| loopback(Layout::default()).0.bulk());

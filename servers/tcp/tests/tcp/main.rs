@@ -4,6 +4,9 @@
 
 mod common;
 mod corked;
+mod datagrams;
+mod descriptions;
+mod lifetimes;
 mod opening;
 mod recovery;
 mod sockets;
