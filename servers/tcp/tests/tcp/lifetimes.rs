@@ -32,7 +32,9 @@ fn syn(of: &Segment, sequence: u32, options: &[u8]) -> Vec<u8> {
     ip.fill_checksum();
     let mut tcp = TcpPacket::new_unchecked(&mut packet[20..]);
     tcp.set_header_len((length - 20) as u8);
-    (tcp.set_syn(true), tcp.set_ack(false), tcp.set_ack_number(TcpSeqNumber(0)));
+    tcp.set_syn(true);
+    tcp.set_ack(false);
+    tcp.set_ack_number(TcpSeqNumber(0));
     repair(&mut packet);
     packet
 }
@@ -79,7 +81,8 @@ fn a_reset_ends_what_is_remembered_and_is_not_answered() {
     let (last, _) = ended(&mut net, listener);
     let mut reset = last.clone();
     let mut tcp = TcpPacket::new_unchecked(&mut reset[20..]);
-    (tcp.set_fin(false), tcp.set_rst(true));
+    tcp.set_fin(false);
+    tcp.set_rst(true);
     repair(&mut reset);
     assert!(said(&mut net.server, &reset, net.now_ns).is_empty());
     assert_eq!(net.server.sockets.tcp.counters().no_socket, 0);
