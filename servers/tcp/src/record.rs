@@ -357,6 +357,7 @@ mod tests {
             assert_eq!(Record::decode(&bad), None, "byte {index}");
         }
         assert_eq!(Record::decode(&Stored { committed: 2, ..stored }), None, "written but not committed");
+        assert_eq!(Stored { committed: 2, ..stored }.sum(), stored.sum(), "it is committed afterwards");
     }
 
     #[test]

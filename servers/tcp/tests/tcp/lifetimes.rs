@@ -3,8 +3,10 @@
 
 use crate::common::*;
 use contracts::descriptions::{DescriptionError, DescriptionId};
-use contracts::sockets::{ConnectionInfo, SocketOption, SocketOptionName};
+use contracts::sockets::{ConnectionInfo, Shutdown, SocketOption, SocketOptionName};
+use packet::Span;
 use smoltcp::wire::{Ipv4Packet, TcpPacket, TcpSeqNumber};
+use tcp::record::Phase;
 use tcp::segment::{Pair, Segment, acknowledgement};
 
 const MS: u64 = 1_000_000;
@@ -98,8 +100,12 @@ fn only_newer_numbers_open_a_connection_of_the_same_ends_again() {
     for sequence in [end.wrapping_sub(9), end] {
         assert_eq!(said(&mut net.server, &syn(&seen(&last), sequence, &[]), net.now_ns), [answer]);
     }
-    assert_eq!(net.server.sockets.tcp.records().count(), 0);
     let sequence = end.wrapping_add(1);
+    let mut answering = syn(&seen(&last), sequence, &[]);
+    TcpPacket::new_unchecked(&mut answering[20..]).set_ack(true);
+    repair(&mut answering);
+    assert_eq!(said(&mut net.server, &answering, net.now_ns), [answer], "that opens none");
+    assert_eq!(net.server.sockets.tcp.records().count(), 0);
     let answers = said(&mut net.server, &syn(&seen(&last), sequence, &[]), net.now_ns);
     assert!(answers.len() == 1 && answers[0].syn && answers[0].acknowledged == Some(sequence.wrapping_add(1)));
     assert_eq!(net.server.sockets.tcp.records().count(), 1);
@@ -118,6 +124,42 @@ fn a_syn_opens_whatever_lies_behind_its_options() {
         assert!(answers.len() == 1 && answers[0].syn && answers[0].acknowledged == Some(8), "{options:?}");
         assert_eq!((net.server.sockets.tcp.counters().segments, net.server.sockets.tcp.counters().bad), (1, 0));
     }
+}
+
+#[test]
+fn a_record_tells_where_its_connection_stands() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let phases =
+        |net: &Net| [&net.server, &net.client].map(|side| side.sockets.tcp.records().next().map(|record| record.phase));
+    let at_client = net.client.connect(SERVER, 80, net.now_ns);
+    assert_eq!(phases(&net), [None, Some(Phase::Opening)]);
+    net.settle();
+    assert_eq!(phases(&net), [Some(Phase::Open); 2]);
+    let at_server = net.server.sockets.accept(ME, listener).unwrap().id;
+    net.server.sockets.shutdown(ME, at_server, Shutdown::Write).unwrap();
+    net.settle();
+    assert_eq!(phases(&net), [Some(Phase::WeEnded), Some(Phase::TheyEnded)]);
+    net.client.sockets.shutdown(ME, at_client, Shutdown::Write).unwrap();
+    net.client.turn(net.now_ns);
+    assert_eq!(phases(&net), [Some(Phase::WeEnded), Some(Phase::Ending)]);
+}
+
+#[test]
+fn what_is_not_taken_is_counted() {
+    let mut net = Net::new();
+    let client = net.client.connect(SERVER, 81, net.now_ns);
+    let packet = net.client.turn(net.now_ns).pop().unwrap();
+    let mut damaged = packet.clone();
+    damaged[30] ^= 1;
+    for _ in 0..2 {
+        assert!(said(&mut net.server, &damaged, net.now_ns).is_empty());
+        assert!(said(&mut net.server, &packet, net.now_ns)[0].reset);
+        net.server.deliver_span(Span { buffer: 7, offset: u16::MAX, length: u16::MAX }, net.now_ns);
+    }
+    let counters = net.server.sockets.tcp.counters();
+    assert_eq!((counters.segments, counters.bad, counters.no_socket), (4, 4, 2));
+    assert_eq!(net.client.sockets.connected(ME, client), Err(DescriptionError::InProgress));
 }
 
 /// Lets one machine alone for a time, its timers firing; what it says is lost.
