@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use core::net::Ipv4Addr;
 
-    /// Whoever knows the numbers of one pair of ends knows none of another's, be it a neighbour's.
+    /// A peer that knows the numbers of one pair of ends knows none of another pair.
     #[test]
     fn each_end_alone_changes_the_number() {
         let numbers = InitialNumbers::new([7; 16]);
