@@ -135,6 +135,7 @@ mod tests {
         for (segment, description) in [(1, 7), (2, 7), (3, 8)] {
             all.add(backing(segment, description)).unwrap();
         }
+        assert!(!all.is_empty());
         assert_eq!([1, 2, 3].map(|segment| all.of(segment).unwrap().number), [1, 2, 3]);
         assert_eq!((all.description_of(107), all.description_of(7)), (Some(7), None));
         assert_eq!((all.take(1), all.take(1), all.take(3), all.take(2)), (None, None, Some(8), Some(7)));
@@ -209,6 +210,8 @@ mod tests {
         assert_eq!((pages(0, 1), pages(0, 5 * PAGE)), (vec![0], vec![0, 1, 2, 3, 8]));
         assert_eq!(pages(2, 100 * PAGE), [2, 3, 8, 9, 10, 11, 0, 1]);
         assert_eq!((pages(10, 3 * PAGE), pages(100, PAGE), pages(0, 0)), (vec![10, 11, 0], vec![0], vec![]));
+        let bounds: Vec<_> = to_page_out(&memory, AT, 4 * PAGE).iter().map(|part| (part.start, part.end)).collect();
+        assert_eq!(bounds, [(AT, AT + 4 * PAGE)], "no part of nothing");
         assert_eq!(memory.bytes(0..u64::MAX, is_resident), 8 * PAGE);
     }
 

@@ -540,4 +540,27 @@ mod tests {
         table.close(third).unwrap();
         assert!(!table.uses(server::COUNTER) && table.all_at(server::COUNTER).is_empty());
     }
+
+    #[test]
+    fn only_what_is_open_is_found_at_its_server() {
+        let mut table = table();
+        let at = |server, id| Description { id, server, count: 7, ..Description::default() };
+        let number = table.add(at(server::FS, 5), false).unwrap();
+        table.add(at(server::PROCESS, 6), false).unwrap();
+        assert!(table.held_at(server::PROCESS, 5).is_none() && table.held_at(server::FS, 6).is_none());
+        assert_eq!(table.held_at(server::FS, 5).map(|found| found.count), Some(1), "it has one number");
+        assert!(table.close(number).unwrap().is_last);
+        assert!((0..20).all(|id| table.held_at(server::FS, id).is_none()), "its place is free");
+    }
+
+    /// The table lies in the program's own memory.
+    #[test]
+    fn a_table_that_its_program_damaged_gives_errors() {
+        let mut table = table();
+        let number = table.add(pipe(1), false).unwrap();
+        table.slots[number as usize] = DESCRIPTORS_MAX as u16 + 1;
+        assert_eq!(table.get(number), Err(Errno::EBADF));
+        table.fresh = DESCRIPTORS_MAX as u64;
+        assert_eq!(table.add(pipe(2), false), Err(Errno::EMFILE));
+    }
 }

@@ -401,6 +401,9 @@ mod tests {
         interests.reported(one, 3);
         assert_eq!(interests.of(one).next().unwrap().events, ONE_SHOT);
         assert_eq!(interests.of(two).next().unwrap().events, 1 | ONE_SHOT);
+        interests.change(Interest { events: 1, ..entry(two, 3) }).unwrap();
+        interests.reported(two, 3);
+        assert_eq!(interests.of(two).next().unwrap().events, 1, "it is not for one event");
         assert_eq!(interests.change(entry(one, 4)), Err(Errno::ENOENT));
         assert_eq!([(); 3].map(|()| interests.take_closed(3)), [Some(two), Some(one), None]);
         assert_eq!((interests.take_closed(0), interests.take_closed(u32::MAX)), (None, None));
@@ -503,9 +506,9 @@ mod tests {
         candidates.put_back(1, 3);
         candidates.put_first(1, &[5, 3]);
         assert_eq!((candidates.count(1), candidates.take(1, 1), candidates.take(1, 9)), (2, vec![5], vec![3]));
-        [70, 3, 70].into_iter().for_each(|descriptor| candidates.put_back(1, descriptor));
+        [70, 6, 70].into_iter().for_each(|descriptor| candidates.put_back(1, descriptor));
         assert_eq!((candidates.count(1), candidates.first(1), candidates.first(9)), (2, Some(70), None));
-        assert_eq!([(); 3].map(|()| candidates.take_first(1)), [Some(70), Some(3), None]);
+        assert_eq!([(); 3].map(|()| candidates.take_first(1)), [Some(70), Some(6), None]);
         candidates.put_back(1, 70);
         assert_eq!(candidates.take(1, 9), [70]);
         candidates.remove(1, 3, (4, 30));

@@ -234,6 +234,10 @@ mod tests {
         let headers = |offset, bytes| plan(&part(offset, bytes), 0x1000).unwrap().headers;
         assert_eq!([headers(0x20, whole - 0x20), headers(0x40, 56)], [0x40_0040; 2]);
         assert_eq!([headers(0x20, whole - 0x21), headers(0x41, 56)], [0; 2]);
+        let second =
+            |address| plan(&program(2, &[(1, 5, 0, 0x40_0000, 0x100, 0x100), (1, 6, 0, address, 8, 8)]), 0x1000);
+        let end = 0x40_0000 + IMAGE_BYTES_MAX;
+        assert_eq!((second(end - 8).is_ok(), second(end)), (true, Err(Errno::ENOEXEC)), "it is as large as may be");
         let interpreter = |bytes| plan(&program(3, &[(1, 5, 0, 0, 0x100, 0x100), (3, 4, 0, 0, bytes, bytes)]), 0x1000);
         assert_eq!([1, 2, 256, 257].map(|bytes| interpreter(bytes).is_ok()), [false, true, true, false]);
     }

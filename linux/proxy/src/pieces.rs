@@ -287,6 +287,8 @@ mod tests {
         assert_eq!(pieces.at(&memory, 0..u64::MAX, Area::is_writable), all[..2]);
         assert_eq!(pieces.at(&memory, 0x10_2000..0x10_3000, |_| true), [stretch(0x10_2000, 1, 6, 101)]);
         assert!(pieces.at(&memory, 0x40_0000..0x60_0000, |_| true).is_empty());
+        assert!(pieces.at(&memory, 0x10_4000..0x20_0000, |_| true).is_empty(), "between two");
+        assert_eq!(pieces.in_file(&memory, FILE, 7 * PAGE..8 * PAGE, |_| true).len(), 1, "the others touch it");
         let found = pieces.in_file(&memory, FILE, 6 * PAGE + 5..6 * PAGE + 9, |_| true);
         let part = |address| Stretch { address, bytes: 4, offset: 6 * PAGE + 5, description: 101 };
         assert_eq!(found, [part(0x10_2005), part(0x20_1005)]);

@@ -331,4 +331,51 @@ mod tests {
         assert_eq!(places.len(), 2 * PLACES);
         assert!((0..PLACES).all(|place| places.iter().filter(|one| **one == place).count() == 2), "{places:?}");
     }
+
+    #[test]
+    fn who_reads_the_same_again_or_nothing_does_not_go_on() {
+        let mut ahead = ReadAhead::default();
+        assert!(!ahead.goes_on(ONE, Some(0), 100) && !ahead.goes_on(ONE, Some(0), 100));
+        assert!(ahead.goes_on(ONE, Some(1), 100), "a byte of it is new");
+        let mut ahead = ReadAhead::default();
+        assert!(!ahead.goes_on(ONE, None, 100) && !ahead.goes_on(ONE, None, 0) && ahead.goes_on(ONE, None, 100));
+        let mut ahead = ReadAhead::default();
+        assert!(!ahead.goes_on(ONE, None, PIECE_MAX) && ahead.goes_on(ONE, None, PIECE_MAX));
+    }
+
+    #[test]
+    fn several_read_side_by_side_and_keep_a_stretch_each() {
+        let mut ahead = ReadAhead::default();
+        let names: Vec<Name> = (0..READERS as u64).map(|id| (1, id)).collect();
+        for name in &names {
+            assert!(!ahead.goes_on(*name, None, PIECE) && !ahead.goes_on(*name, Some(0), PIECE));
+        }
+        let goes_on = |ahead: &mut ReadAhead, name: &Name| ahead.goes_on(*name, None, PIECE);
+        let last = &names[READERS / 2..];
+        assert!(last.iter().all(|name| goes_on(&mut ahead, name)), "there is room for them");
+        // Who seeks begins anew, and nobody else does.
+        ahead.seeks(last[0]);
+        assert!(last[1..].iter().all(|name| goes_on(&mut ahead, name)) && !goes_on(&mut ahead, &last[0]));
+        let reads_on = |name: &Name| ahead.reader(*name, Some(PIECE as u64), PIECE).is_some();
+        assert!(last[1..].iter().all(reads_on));
+    }
+
+    #[test]
+    fn one_reader_has_one_stretch() {
+        for is_own in [true, false] {
+            let mut ahead = ReadAhead::default();
+            let mut at = 0;
+            for round in 0..3 {
+                let place = (!is_own).then_some(at);
+                let Some((place, length)) = plan(&mut ahead, ONE, place, PIECE) else {
+                    assert_eq!(round, 0);
+                    at += PIECE as u64;
+                    continue;
+                };
+                assert_eq!(place, 0, "what it had before gives way");
+                ahead.keep(place, stretch(at, length, is_own.then_some(PIECE)));
+                at += length as u64;
+            }
+        }
+    }
 }

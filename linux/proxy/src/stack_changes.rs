@@ -84,4 +84,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_few_changes_come_in_one_message() {
+        let before = [0; 400];
+        let mut after = before;
+        (0..40).for_each(|at| after[at * 10] = 1);
+        let told = changes(&before, &after);
+        assert_eq!((told.len(), told[0].len()), (1, 40));
+    }
 }

@@ -251,6 +251,20 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_ours_from_its_beginning_and_a_path_is_told_as_it_was() {
+        let mut unused = StateBlock::new_box_zeroed().unwrap();
+        assert!(!unused.is_valid() && block().is_valid());
+        unused.process.version = VERSION + 1;
+        assert!(!unused.is_valid());
+        assert_eq!(block().process.directory.as_str(), "/");
+        for path in ["", "/tmp", &"/long".repeat(PATH_MAX / 5)] {
+            assert_eq!(Text::new(path).as_str(), path);
+        }
+        let cut = Text::new(&"a".repeat(PATH_MAX + 9));
+        assert_eq!(cut.as_str(), "a".repeat(PATH_MAX));
+    }
+
+    #[test]
     fn limits_are_kept_and_inherited() {
         let mut block = block();
         let state = &mut block.process;

@@ -206,3 +206,27 @@ fn an_answer_for_a_file_that_lost_its_place_is_kept_of_none() {
     assert!(known.is_asked && known.has_blocks && known.credit > 0);
     others.for_each(|id| assert_eq!(read(&mut cache, (5, id), &served, 0, BLOCK).0, served.bytes(0, BLOCK), "{id}"));
 }
+
+#[test]
+fn of_many_files_those_that_came_last_are_kept() {
+    let mut cache = BlockCache::default();
+    let names: Vec<Name> = (0..FILES as u64 + 2).map(|id| (1, id)).collect();
+    names.iter().for_each(|name| assert!(cache.plan(*name, 0, BLOCK, MOST).is_some()));
+    let known = names.iter().filter(|name| cache.file(**name).is_some()).count();
+    assert_eq!(known, FILES);
+    assert!(names[FILES..].iter().all(|name| cache.file(*name).is_some()), "the newest do not displace each other");
+}
+
+#[test]
+fn what_is_read_again_earns_that_more_is_kept() {
+    let (mut cache, served) = (BlockCache::default(), Served { size: 9 * BLOCK, edition: 0 });
+    (0..2).for_each(|_| _ = read(&mut cache, ONE, &served, 0, BLOCK));
+    let file = cache.file(ONE).unwrap();
+    cache.files[file].as_mut().unwrap().credit = -HIT - 1;
+    let plans = |cache: &mut BlockCache| cache.plan(ONE, 4 * BLOCK as u64, BLOCK, MOST);
+    assert_eq!(plans(&mut cache), None);
+    for _ in 0..2 {
+        assert!(!read(&mut cache, ONE, &served, 0, BLOCK).1, "it is kept");
+    }
+    assert!(plans(&mut cache).is_some());
+}
