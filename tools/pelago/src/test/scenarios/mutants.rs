@@ -1,13 +1,16 @@
 //! Tier 1, by name and nightly: small changes of code, each of which some test of the host has to
 //! fail with (`cargo mutants`). Those that none fails with, or that one fails with now and then,
 //! stand with their reasons in `tools/pelago/survivors.txt`, a list that may only shrink.
+//!
+//! A large package takes several nights, some of its files in each, which the date decides.
 
 use crate::host::skip::Skip;
 use crate::host::{cargo, child, files, place};
 use crate::test::scenario::{Bench, Scenario};
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Each change is compiled and tested anew: minutes for a small module, hours for a large one.
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
@@ -23,7 +26,8 @@ const REASON: &str = " | ";
 const NOW_AND_THEN: &str = "may be caught: ";
 /// Files that are no code of the host's: tests themselves, what only a guest compiles, and servers'
 /// programs, which a test of the host neither compiles nor runs.
-const OTHERS: [&str; 4] = ["**/tests.rs", "**/testing.rs", "**/*_bare.rs", "**/main.rs"];
+const OTHERS: [&str; 5] = ["**/tests.rs", "**/testing.rs", "**/*_bare.rs", "**/bare/**", "**/main.rs"];
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 const SURVIVORS: &str = "tools/pelago/survivors.txt";
 
 /// What is changed: the package of a folder, which its own tests judge.
@@ -33,17 +37,28 @@ struct Module {
     judge: Option<&'static str>,
     /// Own tests that take seconds, by what is in their names: they judge in the second round.
     slow: &'static [&'static str],
+    /// In how many nights all its files are judged.
+    nights: u64,
 }
 
 impl Module {
     /// One that its own tests judge, all of which are quick.
     const fn alone(folder: &'static str) -> Module {
-        Module { folder, judge: None, slow: &[] }
+        Module { folder, judge: None, slow: &[], nights: 1 }
     }
 
     /// One that its own tests judge, these in the second round.
     const fn with_slow(folder: &'static str, slow: &'static [&'static str]) -> Module {
-        Module { folder, judge: None, slow }
+        Module { slow, ..Module::alone(folder) }
+    }
+
+    /// One that another package's tests judge too.
+    const fn judged_by(folder: &'static str, judge: &'static str) -> Module {
+        Module { judge: Some(judge), ..Module::alone(folder) }
+    }
+
+    const fn in_nights(self, nights: u64) -> Module {
+        Module { nights, ..self }
     }
 
     fn has_second_round(&self) -> bool {
@@ -55,12 +70,31 @@ impl Module {
     }
 
     fn package(&self) -> String {
-        format!("pelago-{}", self.name())
+        match self.name() {
+            "kernel" => "kernel".into(),
+            name => format!("pelago-{name}"),
+        }
     }
 
     /// Whether a line of the list is of one of its files.
     fn has(&self, line: &str) -> bool {
         line.strip_prefix(self.folder).is_some_and(|rest| rest.starts_with("/src/"))
+    }
+
+    /// The files that a night judges, of those that changes are of. Each file has one night, and the
+    /// nights about as many changes.
+    fn files<'a>(&self, changes: &'a str, night: u64) -> Vec<&'a str> {
+        let mut counts = BTreeMap::new();
+        changes.lines().for_each(|line| *counts.entry(path(line)).or_insert(0_usize) += 1);
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut nights = vec![(0, Vec::new()); self.nights as usize];
+        for (file, count) in counts {
+            let (sum, files) = nights.iter_mut().min_by_key(|(sum, _)| *sum).expect("there is a night");
+            *sum += count;
+            files.push(file);
+        }
+        nights.swap_remove((night % self.nights) as usize).1
     }
 }
 
@@ -69,8 +103,8 @@ const MODULES: &[Module] = &[
     Module::alone("lib/aes"),
     Module::alone("lib/block-calls"),
     Module::alone("lib/buffers"),
-    Module { folder: "lib/capability", judge: Some("pelago-sim"), slow: &[] },
-    Module { folder: "lib/channel", judge: Some("pelago-runtime"), slow: &[] },
+    Module::judged_by("lib/capability", "pelago-sim"),
+    Module::judged_by("lib/channel", "pelago-runtime"),
     Module::alone("lib/contract"),
     Module::alone("lib/counter"),
     Module::alone("lib/crc32c"),
@@ -108,19 +142,23 @@ fn run(module: &Module) -> Result<()> {
         bail!(Skip::Cannot(format!("cargo has no `mutants` here: {how}")));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let said = change(module, Round::First, folder.path())?;
+    let all = changes(module)?;
+    let tonight = module.files(&all, SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() / DAY_SECONDS);
+    ensure!(!tonight.is_empty(), "cargo mutants found nothing to change in {}; it said:\n{all}", module.folder);
+    let said = change(module, &tonight, Round::First, folder.path())?;
     let found = |name: &str| {
         let path = folder.path().join("mutants.out").join(name);
         std::fs::read_to_string(&path).with_context(|| format!("{name} was not written; it said:\n{said}"))
     };
     let mut caught = found("caught.txt")? + &found("timeout.txt")?;
     if module.has_second_round() && !found("missed.txt")?.is_empty() {
-        change(module, Round::Second, folder.path())?;
+        change(module, &tonight, Round::Second, folder.path())?;
         caught += &(found("caught.txt")? + &found("timeout.txt")?);
     }
     let kept = String::from_utf8(files::read(&place::root().join(SURVIVORS))?)?;
     ensure!(!caught.is_empty(), "no change was found by any test:\n{said}");
-    let problems = judge(&found("missed.txt")?, &caught, &kept, module);
+    let kept: Vec<_> = kept.lines().filter(|line| tonight.contains(&path(line))).collect();
+    let problems = judge(&found("missed.txt")?, &caught, &kept.join("\n"), module);
     ensure!(problems.is_empty(), "{}", problems.join("\n    "));
     Ok(())
 }
@@ -133,13 +171,22 @@ enum Round {
     Second,
 }
 
-/// Has small changes of the module judged by tests, and the outcome written to a folder, which has
-/// that of the first round in the second. Gives what was said.
-fn change(module: &Module, round: Round, folder: &Path) -> Result<String> {
-    let (package, files) = (module.package(), format!("{}/src/**/*.rs", module.folder));
-    let mut cargo = cargo::command(&["mutants", "--colors=never"]);
-    cargo.args(TESTS).args(["--package", &package, "--file", &files, "--test-package", &package]);
+/// All changes of the module, as lines that begin with their places.
+fn changes(module: &Module) -> Result<String> {
+    let files = format!("{}/src/**/*.rs", module.folder);
+    let mut cargo = cargo::command(&["mutants", "--colors=never", "--list"]);
+    cargo.args(["--package", &module.package(), "--file", &files]);
     cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
+    Ok(String::from_utf8(child::output(&mut cargo, child::SHORT)?.stdout)?)
+}
+
+/// Has small changes of these files of the module judged by tests, and the outcome written to a
+/// folder, which has that of the first round in the second. Gives what was said.
+fn change(module: &Module, files: &[&str], round: Round, folder: &Path) -> Result<String> {
+    let package = module.package();
+    let mut cargo = cargo::command(&["mutants", "--colors=never"]);
+    cargo.args(TESTS).args(["--package", &package, "--test-package", &package]);
+    cargo.args(files.iter().flat_map(|file| ["--file", file]));
     // What is compiled anew for each change takes a third of the time so, and most tests take under
     // a second all the same; so does what stands on it, of which little changes.
     cargo.arg(format!("--cargo-arg=--config=profile.dev.package.{package}.opt-level=0"));
@@ -205,8 +252,12 @@ fn judge(missed: &str, caught: &str, kept: &str, module: &Module) -> Vec<String>
 /// `PATH:LINE:COLUMN: WHAT` as `PATH: WHAT`, and its place.
 fn without_place(line: &str) -> (String, &str) {
     let (place, what) = line.split_once(": ").unwrap_or((line, ""));
-    let path = place.split(':').next().unwrap_or(place);
-    (format!("{path}: {what}"), place)
+    (format!("{}: {what}", path(place)), place)
+}
+
+/// Which a line begins with.
+fn path(line: &str) -> &str {
+    line.split(':').next().unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -242,6 +293,28 @@ mod tests {
         }
         let gone = judged("", MISSED, RACE);
         assert!(gone.len() == 1 && gone[0].contains("take it out"), "{gone:?}");
+    }
+
+    #[test]
+    fn each_file_has_a_night_and_nights_are_as_long() {
+        let one =
+            |file: &str, changes| (0..changes).map(|at| format!("lib/a/src/{file}:{at}:9: replace f\n")).collect();
+        let changes: Vec<String> = [("b.rs", 5), ("c.rs", 9), ("d.rs", 4), ("e.rs", 9), ("f.rs", 9)]
+            .map(|(file, changes)| one(file, changes))
+            .into();
+        let changes = changes.concat();
+        let nights = |count: u64, begin: u64| {
+            let module = Module::alone("lib/a").in_nights(count);
+            (begin..begin + count).map(|night| module.files(&changes, night)).collect::<Vec<_>>()
+        };
+        assert_eq!(nights(1, 20_000)[0].len(), 5);
+        for files in [nights(4, 0), nights(4, 20_000)] {
+            let mut all = files.concat();
+            all.sort();
+            assert_eq!(all, ["b", "c", "d", "e", "f"].map(|name| format!("lib/a/src/{name}.rs")));
+            assert!(files.contains(&vec!["lib/a/src/b.rs", "lib/a/src/d.rs"]), "{files:?}");
+        }
+        assert!(Module::alone("lib/a").files("", 7).is_empty());
     }
 
     #[test]
