@@ -248,6 +248,23 @@ mod tests {
     }
 
     #[test]
+    fn only_an_acknowledgement_with_nothing_else_is_bare_and_a_shortened_packet_is_as_long_as_it_says() {
+        let end = |last, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, last), port);
+        let pair = Pair { local: end(15, 80), remote: end(2, 4000) };
+        let bare = Segment::decode(&acknowledgement(pair, 5, 7, 1000), true).unwrap();
+        assert!(bare.is_bare());
+        assert!(!Segment { end: 6, ..bare }.is_bare() && !Segment { acknowledged: None, ..bare }.is_bare());
+        assert!(!Segment { reset: true, ..bare }.is_bare());
+        let mut packet = acknowledgement(pair, 5, 7, 1000).to_vec();
+        packet.extend([7; 100]);
+        Ipv4Packet::new_unchecked(&mut packet[..]).set_total_len(140);
+        for (bytes, length) in [(0, 40), (10, 50), (100, 140), (200, 140)] {
+            let short = shortened(&packet, bytes);
+            assert_eq!((short.len(), Ipv4Packet::new_unchecked(&short[..]).total_len()), (length, length as u16));
+        }
+    }
+
+    #[test]
     fn sequence_numbers_wrap() {
         assert!(before(u32::MAX, 0) && before(1, 2) && !before(2, 2) && !before(0, u32::MAX));
     }

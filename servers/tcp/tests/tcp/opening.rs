@@ -48,6 +48,18 @@ fn numbers_of_one_pair_follow_a_clock_and_pairs_tell_nothing_of_each_other() {
     assert!(opened(&mut another, Some(5000), SECOND_NS).0.abs_diff(first) > 1 << 16);
 }
 
+/// The library's generator is not asked for a number but given a seed; of these sequence numbers
+/// the seed that would be found first makes it draw once more, and so begin elsewhere.
+#[test]
+fn a_connection_begins_where_it_shall_if_a_seed_would_draw_0() {
+    const TICK_NS: u64 = 4000;
+    let (first, _) = opened(&mut Machine::new(SERVER), Some(5000), 0);
+    for wanted in [29_006, 126_006, 169_562, 200_993] {
+        let ticks = u64::from(u32::wrapping_sub(wanted, first));
+        assert_eq!(opened(&mut Machine::new(SERVER), Some(5000), ticks * TICK_NS).0, wanted);
+    }
+}
+
 /// Numbers, not only different ones: of the same pair at the same time the same.
 #[test]
 fn answers_begin_by_the_same_rule() {
