@@ -160,3 +160,25 @@ fn what_has_no_name_and_is_not_open_leaves_its_space_free() {
         });
     }
 }
+
+/// One that has more stretches than are cut off at a time: all go, and it is as any other afterwards.
+#[test]
+fn a_file_of_many_stretches_that_is_cut_leaves_all_its_space_free() {
+    const STRETCHES: u64 = 100;
+    let Some(image) = image() else { return };
+    runtime::testing::run(async {
+        let fixture = fixture(image, 1000, false);
+        let id = fixture.open("/sparse", open::READ | open::WRITE | open::CREATE).await.unwrap().id;
+        fixture.descriptions.resize(id, 1).await.unwrap();
+        let (_, free) = fixture.files.space().await.unwrap();
+        for block in 0..STRETCHES {
+            fixture.write(id, block * 8192, b"x").await.unwrap();
+        }
+        assert!(fixture.files.space().await.unwrap().1 <= free - STRETCHES);
+        fixture.descriptions.resize(id, 0).await.unwrap();
+        assert_eq!(fixture.files.space().await.unwrap().1, free);
+        fixture.write(id, 8192, b"more").await.unwrap();
+        fixture.descriptions.resize(id, 8192 + 2).await.unwrap();
+        assert_eq!(fixture.read(id, 0, 20_000).await, [vec![0; 8192], b"mo".to_vec()].concat());
+    });
+}

@@ -100,6 +100,8 @@ impl Module {
 
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
+    Module::with_slow("drivers/virtio-blk", &["deaths", "no_interrupt_and", "damage"]),
+    Module::with_slow("drivers/virtio-net", &["deaths", "lying_device", "damaged_rings"]),
     Module::alone("lib/aes"),
     Module::alone("lib/block-calls"),
     Module::alone("lib/buffers"),
@@ -122,11 +124,13 @@ const MODULES: &[Module] = &[
     Module::alone("lib/virtio"),
     Module::alone("lib/wiring"),
     Module::alone("lib/worker"),
+    Module::with_slow("servers/fs", &["follows_a_map"]),
     Module::with_slow("servers/ip", &["no_packet_panics"]),
     Module::alone("servers/memory"),
     Module::alone("servers/names"),
     Module::alone("servers/spawn"),
     Module::alone("servers/supervisor"),
+    Module::with_slow("servers/volume", &["a_server_may_die", "servers_die_one_after", "read_in_order", "clean_blocks"]),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
