@@ -265,6 +265,30 @@ fn a_round_trip_is_measured_and_what_was_lost_is_not_on_the_way() {
     assert_eq!((told.in_vain, told.most_segments, told.repeated_segments), (1, 1, 1));
 }
 
+#[test]
+fn what_a_program_may_know_counts_milliseconds_and_bytes_that_did_not_leave() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.client.write(client, b"question").unwrap();
+    net.settle();
+    net.server.write(server, b"answer").unwrap();
+    net.settle();
+    net.now_ns += 1234 * MS;
+    let told = info(&mut net.client, client, net.now_ns);
+    assert_eq!([told.bytes_sent_before_ms, told.bytes_came_before_ms, told.acknowledged_before_ms], [1234; 3]);
+    assert_eq!((told.unsent_bytes, told.segments_on_the_way), (0, 0));
+    // More than may be on the way at once.
+    net.cut = true;
+    let written = net.client.write(client, &[7; 60_000]).unwrap();
+    net.settle();
+    let on_the_way = net.client.sockets.tcp.records().next().unwrap().on_the_way() as usize;
+    let told = info(&mut net.client, client, net.now_ns);
+    assert!(0 < on_the_way && on_the_way < written);
+    assert_eq!(told.unsent_bytes as usize, written - on_the_way);
+    assert_eq!(told.segments_on_the_way as usize, on_the_way.div_ceil(told.segment_bytes as usize));
+}
+
 fn said_packets(machine: &mut Machine, packets: &[Vec<u8>], now_ns: u64) -> Vec<Vec<u8>> {
     packets.iter().for_each(|packet| machine.deliver(packet, now_ns));
     machine.turn(now_ns)

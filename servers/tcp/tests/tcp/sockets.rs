@@ -96,6 +96,34 @@ fn two_hundred_connections_at_once() {
 }
 
 #[test]
+fn no_more_connections_are_opened_than_there_may_be() {
+    const MOST: usize = tcp::engine::CONNECTIONS_MAX;
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let mut servers = Vec::new();
+    while servers.len() < MOST {
+        (0..64.min(MOST - servers.len())).for_each(|_| _ = net.client.connect(SERVER, 80, net.now_ns));
+        net.settle();
+        servers.extend(std::iter::from_fn(|| net.server.sockets.accept(ME, listener).ok()));
+    }
+    net.server.sockets.tcp.take_notices();
+    let mut another = Machine::new([10, 0, 2, 3]);
+    let opens = |server: &mut Machine, another: &mut Machine, now_ns| {
+        another.connect(SERVER, 80, now_ns);
+        another.turn(now_ns).iter().for_each(|packet| server.deliver(packet, now_ns));
+        server.turn(now_ns).len()
+    };
+    assert_eq!(opens(&mut net.server, &mut another, net.now_ns), 0, "it is to ask again later");
+    let notices = net.server.sockets.tcp.take_notices();
+    assert_eq!(notices, [Notice::NotTaken { port: 80, cause: DropCause::Connections, dropped: 1, most: MOST }]);
+    net.server.sockets.set_option(ME, servers[0].id, SocketOption::Linger(Some(0))).unwrap();
+    net.server.sockets.close(ME, servers[0].id).unwrap();
+    net.server.turn(net.now_ns);
+    assert_eq!(opens(&mut net.server, &mut another, net.now_ns), 1);
+    assert_eq!(net.server.sockets.tcp.records().count(), MOST);
+}
+
+#[test]
 fn whose_bytes_come_first_is_told_first() {
     let mut net = Net::new();
     let listener = net.server.listen(80);

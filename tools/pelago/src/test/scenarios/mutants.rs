@@ -130,7 +130,10 @@ const MODULES: &[Module] = &[
     Module::alone("servers/names"),
     Module::alone("servers/spawn"),
     Module::alone("servers/supervisor"),
-    Module::with_slow("servers/volume", &["a_server_may_die", "servers_die_one_after", "read_in_order", "clean_blocks"]),
+    Module::with_slow(
+        "servers/volume",
+        &["a_server_may_die", "servers_die_one_after", "read_in_order", "clean_blocks"],
+    ),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
