@@ -37,6 +37,9 @@ struct Module {
     judge: Option<&'static str>,
     /// Own tests that take seconds, by what is in their names: they judge in the second round.
     slow: &'static [&'static str],
+    /// Files that hold little but instructions of the processor or calls of the kernel, which no test
+    /// of the host has.
+    bare: &'static [&'static str],
     /// In how many nights all its files are judged.
     nights: u64,
 }
@@ -44,7 +47,7 @@ struct Module {
 impl Module {
     /// One that its own tests judge, all of which are quick.
     const fn alone(folder: &'static str) -> Module {
-        Module { folder, judge: None, slow: &[], nights: 1 }
+        Module { folder, judge: None, slow: &[], bare: &[], nights: 1 }
     }
 
     /// One that its own tests judge, these in the second round.
@@ -55,6 +58,11 @@ impl Module {
     /// One that another package's tests judge too.
     const fn judged_by(folder: &'static str, judge: &'static str) -> Module {
         Module { judge: Some(judge), ..Module::alone(folder) }
+    }
+
+    /// Without these files of `src`.
+    const fn without(self, bare: &'static [&'static str]) -> Module {
+        Module { bare, ..self }
     }
 
     const fn in_nights(self, nights: u64) -> Module {
@@ -184,6 +192,8 @@ fn changes(module: &Module) -> Result<String> {
     let mut cargo = cargo::command(&["mutants", "--colors=never", "--list"]);
     cargo.args(["--package", &module.package(), "--file", &files]);
     cargo.args(OTHERS.into_iter().flat_map(|others| ["--exclude", others]));
+    cargo
+        .args(module.bare.iter().flat_map(|file| [String::from("--exclude"), format!("{}/src/{file}", module.folder)]));
     Ok(String::from_utf8(child::output(&mut cargo, child::SHORT)?.stdout)?)
 }
 
@@ -348,6 +358,8 @@ mod tests {
         for module in MODULES {
             let manifest = std::fs::read_to_string(place::root().join(module.folder).join("Cargo.toml")).unwrap();
             assert!(manifest.contains(&format!("name = \"{}\"", module.package())), "{}", module.folder);
+            let sources = place::root().join(module.folder).join("src");
+            module.bare.iter().for_each(|file| assert!(sources.join(file).exists(), "{}: {file}", module.folder));
         }
     }
 }
