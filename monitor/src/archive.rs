@@ -42,22 +42,9 @@ fn number(header: &[u8], field: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use alloc::format;
-    use alloc::vec::Vec;
-
-    pub(crate) fn member(name: &str, content: &[u8]) -> Vec<u8> {
-        let mut numbers = [0; 13];
-        (numbers[FILE_SIZE], numbers[NAME_SIZE]) = (content.len(), name.len() + 1);
-        let mut bytes = Vec::from(b"070701");
-        numbers.iter().for_each(|number| bytes.extend(format!("{number:08x}").bytes()));
-        bytes.extend(name.bytes().chain([0]));
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes.extend(content);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    use crate::tests::fake::member;
 
     #[test]
     fn files_are_found_and_damage_ends_the_search() {

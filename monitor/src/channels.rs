@@ -466,3 +466,6 @@ fn doorbell_rights(end: End, remote: bool) -> Rights {
 
 /// Where the first channel or region of a domain is mapped.
 pub(crate) const FIRST_ADDRESS: u64 = REGIONS;
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate self as monitor_core;
 
 pub mod archive;
 mod channels;

@@ -101,38 +101,13 @@ fn piece<'a>(file: &'a [u8], header: &elf::segment::ProgramHeader) -> Result<Pie
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use alloc::vec;
-
-    /// A file of one page of code at 4 MiB, with that many copies of its program header.
-    pub(crate) fn file(headers: u16) -> Vec<u8> {
-        let mut file = vec![0; 4096 + 16];
-        file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
-        let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
-        put(16, &2u16.to_le_bytes());
-        put(18, &62u16.to_le_bytes());
-        put(20, &1u32.to_le_bytes());
-        put(24, &0x40_0000u64.to_le_bytes());
-        put(32, &64u64.to_le_bytes());
-        put(52, &64u16.to_le_bytes());
-        put(54, &56u16.to_le_bytes());
-        put(56, &headers.to_le_bytes());
-        for index in 0..headers as usize {
-            let at = 64 + 56 * index;
-            put(at, &1u32.to_le_bytes());
-            put(at + 4, &5u32.to_le_bytes());
-            put(at + 8, &4096u64.to_le_bytes());
-            put(at + 16, &(0x40_0000u64 + index as u64 * 0x1000).to_le_bytes());
-            put(at + 32, &16u64.to_le_bytes());
-            put(at + 40, &100u64.to_le_bytes());
-        }
-        file
-    }
+    use crate::tests::fake::code;
 
     #[test]
     fn a_program_is_its_pieces() {
-        let file = file(2);
+        let file = code(2);
         let program = decode(&file).unwrap();
         assert_eq!(program.entry, 0x40_0000);
         assert_eq!(program.pieces.len(), 2);
@@ -143,14 +118,14 @@ pub(crate) mod tests {
 
     #[test]
     fn too_many_pieces_are_refused() {
-        assert!(decode(&file(PIECES_MAX as u16 + 1)).is_err());
+        assert!(decode(&code(PIECES_MAX as u64 + 1)).is_err());
     }
 
     /// Every byte of header damaged in several ways: an error or a program within bounds, never a
     /// panic.
     #[test]
     fn hostile_files_are_refused_or_bounded() {
-        let good = file(2);
+        let good = code(2);
         for at in 0..64 + 2 * 56 {
             for value in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut bad = good.clone();
