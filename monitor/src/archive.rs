@@ -54,6 +54,10 @@ mod tests {
         assert_eq!(file(&archive, "sbin/ip"), Some(&b"x"[..]));
         assert_eq!(file(&archive, "etc/run"), Some(&b"abcde"[..]));
         assert_eq!(file(&archive, "TRAILER!!!"), None);
+        // The last may end with the archive, and not behind it.
+        let last = member("etc/run", b"abcd");
+        assert_eq!(find(&last, "etc/run"), Some((last.len() - 4, 4)));
+        assert_eq!(find(&last[..last.len() - 1], "etc/run"), None);
         for length in 0..archive.len() {
             let _ = file(&archive[..length], "nowhere");
         }

@@ -113,6 +113,42 @@ mod tests {
     }
 
     #[test]
+    fn each_number_is_taken_up_to_its_last_and_no_further() {
+        let at = |values| read(clock(WHOLE_DAY | BINARY, values, 0));
+        let midnight = at([0, 0, 0, 31, 12, 26, 20]).unwrap();
+        assert_eq!(at([59, 59, 23, 31, 12, 26, 20]), Some(midnight + 24 * 3600 - 1));
+        let refused = [[60, 0, 0], [61, 0, 0], [0, 60, 0], [0, 61, 0], [0, 0, 24], [0, 0, 25]];
+        for [second, minute, hour] in refused {
+            assert_eq!(at([second, minute, hour, 31, 12, 26, 20]), None, "{hour}:{minute}:{second}");
+        }
+        for (day, month) in [(0, 1), (32, 1), (1, 0), (1, 13)] {
+            assert_eq!(at([0, 0, 0, day, month, 26, 20]), None, "{day}.{month}.");
+        }
+        // Decimal digits go to 9.
+        let digits = |second| read(clock(WHOLE_DAY, [second, 0, 0, 0x31, 0x12, 0x26, 0x20], 0));
+        assert_eq!(digits(0x59), Some(midnight + 59));
+        assert_eq!(digits(0x0a), None);
+        assert_eq!(read(clock(WHOLE_DAY, [0, 0, 0, 0x31, 0x12, 0x9a, 0x20], 0)), None);
+        assert_eq!(read(clock(WHOLE_DAY, [0, 0, 0, 0x31, 0x12, 0xa0, 0x20], 0)), None);
+        assert_eq!(read(clock(WHOLE_DAY, [0, 0, 0, 0x31, 0x12, 0x99, 0x20], 0)).map(|at| at > midnight), Some(true));
+    }
+
+    /// Status A of such a clock is all ones while it updates, or status B is.
+    #[test]
+    fn a_clock_one_of_whose_states_is_all_ones_is_there() {
+        const VALUES: [u8; 7] = [36, 38, 21, 22, 11, 26, 20];
+        let time = read(clock(WHOLE_DAY | BINARY, VALUES, 0));
+        assert!(time.is_some());
+        assert_eq!(read(clock(0xff, VALUES, 0)), time);
+        let (mut looks, mut inner) = (0, clock(WHOLE_DAY | BINARY, VALUES, 0));
+        let updates = |register| {
+            looks += u32::from(register == STATUS_A);
+            if register == STATUS_A && looks < 9 { 0xff } else { inner(register) }
+        };
+        assert_eq!(read(updates), time);
+    }
+
+    #[test]
     fn no_clock_and_nonsense_end() {
         assert_eq!(read(|_| 0xff), None);
         assert_eq!(read(clock(WHOLE_DAY, [0; 7], u32::MAX)), None);

@@ -166,5 +166,13 @@ mod tests {
         }
         assert_eq!(describe(&device(SERIAL, 0, 0), &kinds), (Some("serial".into()), "port:00".into()));
         assert_eq!(describe(&device(0x108, 0x1af4, 0x1041), &[]).0, None);
+        let drivers = ["virtio-net", "virtio-blk", "virtio-console"];
+        let numbers = [0x1041, 0x1000, 0x1042, 0x1001, 0x1043, 0x1003];
+        let kinds = numbers.map(|number| describe(&device(0x108, 0x1af4, number), &drivers).0);
+        let [net, disk, console] = drivers.map(|kind| Some(kind.into()));
+        assert_eq!(kinds, [net.clone(), net, disk.clone(), disk, console.clone(), console]);
+        // Another maker's numbers mean something else.
+        assert!(numbers.iter().all(|number| describe(&device(0x108, 0x8086, *number), &drivers).0.is_none()));
+        assert_eq!(describe(&device(0x108, 0x1af4, 0x1044), &drivers).0, None);
     }
 }

@@ -162,12 +162,24 @@ mod tests {
         }
     }
 
+    /// It had them before, of somebody else: these are not its own by that.
+    #[test]
+    fn a_core_that_knows_the_pages_though_it_was_not_lost_does_not_have_them() {
+        let mut moves = Moves::default();
+        moves.carved(RUN, 1024, 0, 1);
+        assert!(!moves.answered(RUN, 1, Answer::Known));
+        assert_eq!(moves.next(RUN), Some((0, 1024)));
+        assert!(!moves.answered(RUN, 0, Answer::Unknown));
+        assert_eq!((moves.next(RUN), moves.is_back(1), moves.is_back(0)), (None, Vec::new(), Vec::from([(RUN, 1024)])));
+        assert!(moves.answered(RUN, 0, Answer::Known) && moves.is_empty());
+    }
+
     #[test]
     fn what_nobody_takes_stays_known() {
         let mut moves = Moves::default();
         moves.carved(RUN, 1024, 0, 1);
         assert_eq!(moves.next(RUN), Some((1, 1024)));
-        assert!(!moves.answered(RUN, 1, Answer::Full));
+        assert!(!moves.answered(RUN, 1, Answer::Full) && !moves.is_empty());
         assert_eq!(moves.next(RUN), Some((0, 1024)));
         assert!(!moves.answered(RUN, 0, Answer::Full));
         assert_eq!(moves.next(RUN), Some((1, 1024)));

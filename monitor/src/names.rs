@@ -99,6 +99,8 @@ mod tests {
         cache.changed("files");
         cache.learn("files".into(), 0, named("fs", 1), epoch);
         assert_eq!(cache.find("files", 0), None);
+        learned(&mut cache, "files", 0, named("fs", 2));
+        assert_eq!(cache.find("files", 0), Some(named("fs", 2)), "asked since");
     }
 
     #[test]

@@ -274,6 +274,22 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_day_is_left_alone_while_it_is_within_the_bounds() {
+        let offset = Offset::new(Look { before_ns: 300 * MS, after_ns: 301 * MS, seconds: 1000 });
+        let [low_ns, high_ns] = offset.bounds_ns();
+        let ahead_ns = 600 * MS as i64;
+        for lag_ns in [0, ahead_ns] {
+            let at = |is_ns: i64| Setting::new(0, (is_ns + lag_ns) as u64);
+            let mut discipline = ClockDiscipline::new(lag_ns > 0);
+            assert_eq!(discipline.correct(&offset, at(offset.middle_ns()), 302 * MS), None);
+            for (is_ns, is_left) in [(low_ns, true), (high_ns, true), (low_ns - 1, false), (high_ns + 1, false)] {
+                let corrected = discipline.correct(&offset, at(is_ns), 302 * MS);
+                assert_eq!(corrected.is_none(), is_left, "{} ns past the lower", is_ns - low_ns);
+            }
+        }
+    }
+
+    #[test]
     fn what_was_said_at_the_start_counts_if_the_clock_may_lag_so() {
         let look = Look { before_ns: 300 * MS, after_ns: 301 * MS, seconds: 1000 };
         let (low_ns, high_ns) = (999_699 * MS as i64, 1_000_700 * MS as i64);

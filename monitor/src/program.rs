@@ -103,7 +103,7 @@ fn piece<'a>(file: &'a [u8], header: &elf::segment::ProgramHeader) -> Result<Pie
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::fake::code;
+    use crate::tests::fake::{Header, code, program};
 
     #[test]
     fn a_program_is_its_pieces() {
@@ -118,7 +118,78 @@ mod tests {
 
     #[test]
     fn too_many_pieces_are_refused() {
+        assert!(decode(&code(PIECES_MAX as u64)).is_ok());
         assert!(decode(&code(PIECES_MAX as u64 + 1)).is_err());
+    }
+
+    /// A program of some code, and of that piece.
+    fn with(piece: Header) -> Vec<u8> {
+        program(&[(5, 0x40_0000, 0x2000, 0x1000, 0x10), piece], 0x1010)
+    }
+
+    #[test]
+    fn pieces_lie_one_after_the_other_each_on_pages_of_its_own() {
+        let at = |address| with((4, address, 1, 0x1000, 0));
+        assert!(decode(&at(0x40_2000)).is_ok() && decode(&at(0x7000_0000)).is_ok());
+        for address in [0, 0xfff, 0x40_0000, 0x40_1fff, 0x30_0000] {
+            assert!(decode(&at(address)).is_err(), "{address:#x}");
+        }
+        let first = |address| program(&[(4, address, 1, 0x1000, 0), (5, 0x40_0000, 1, 0x1000, 1)], 0x1010);
+        assert_eq!(decode(&first(USER_START)).map(|program| program.pieces.len()), Ok(2));
+        assert!(decode(&first(USER_START - 1)).is_err());
+        // One of no bytes is none, wherever it is.
+        let none = with((4, 0x10, 0, 0x1000, 0));
+        assert_eq!(decode(&none).map(|program| program.pieces.len()), Ok(1));
+    }
+
+    #[test]
+    fn a_piece_ends_before_what_the_loader_has_and_has_no_more_than_it_may() {
+        let of = |address, memory, bytes| {
+            let file = with((4, address, memory, 0x1000, bytes));
+            decode(&file).map(|program| program.pieces[1].pages)
+        };
+        assert!(of(START_INFO - 0x1000, 0x1000, 0x10).is_ok());
+        assert!(of(START_INFO - 0x1000, 0x1001, 0x10).is_err());
+        assert!(of(START_INFO + 0x1000, 0x1000, 0x10).is_err());
+        assert!(of(u64::MAX, 2, 0).is_err());
+        assert!(of(0x50_0000, 0x10, 0x10).is_ok());
+        assert!(of(0x50_0000, 0xf, 0x10).is_err() && of(0x50_0000, 0x20, 0x11).is_err());
+        let most = PIECE_PAGES_MAX * PAGE_BYTES;
+        assert_eq!(of(0x50_0000, most, 0), Ok(PIECE_PAGES_MAX));
+        assert!(of(0x50_0000, most + 1, 0).is_err() && of(0x50_0001, most, 0).is_err());
+        assert!(of(0x50_0000, 4 * most, 0).is_err());
+    }
+
+    #[test]
+    fn every_piece_can_be_read_and_none_both_written_and_run() {
+        let of = |flags| decode(&with((flags, 0x50_0000, 0x10, 0x1000, 0x10))).map(|it| it.pieces[1].protection);
+        let (read, write, execute) = (protection::READ, protection::WRITE, protection::EXECUTE);
+        assert_eq!([PF_R, PF_R | PF_W, PF_R | PF_X].map(of), [Ok(read), Ok(read | write), Ok(read | execute)]);
+        for flags in [0, PF_W, PF_X, PF_W | PF_X, PF_R | PF_W | PF_X] {
+            assert!(of(flags).is_err(), "{flags}");
+        }
+    }
+
+    #[test]
+    fn a_program_begins_in_its_code() {
+        let at = |entry: u64| {
+            let mut file = with((6, 0x50_0000, 0x1000, 0x1000, 0x10));
+            file[24..32].copy_from_slice(&entry.to_le_bytes());
+            decode(&file).map(|program| program.entry)
+        };
+        assert_eq!([0x40_0000, 0x40_1fff].map(at), [Ok(0x40_0000), Ok(0x40_1fff)]);
+        for entry in [0, 0x3f_ffff, 0x40_2000, 0x50_0000] {
+            assert!(at(entry).is_err(), "{entry:#x}");
+        }
+    }
+
+    #[test]
+    fn files_for_other_machines_and_of_other_kinds_are_refused() {
+        for (at, value) in [(16, 3), (18, 3)] {
+            let mut file = code(1);
+            file[at] = value;
+            assert!(decode(&file).is_err());
+        }
     }
 
     /// Every byte of header damaged in several ways: an error or a program within bounds, never a

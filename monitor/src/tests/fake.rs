@@ -287,7 +287,7 @@ pub(crate) fn member(name: &str, content: &[u8]) -> Vec<u8> {
 /// bytes of it.
 pub(crate) type Header = (u32, u64, u64, u64, u64);
 
-/// A program that begins at its first piece, in a file of that length.
+/// A program that begins with its first code, in a file of that length.
 pub(crate) fn program(headers: &[Header], length: usize) -> Vec<u8> {
     let mut file = vec![0; length];
     file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
@@ -295,7 +295,8 @@ pub(crate) fn program(headers: &[Header], length: usize) -> Vec<u8> {
     put(16, &2u16.to_le_bytes());
     put(18, &62u16.to_le_bytes());
     put(20, &1u32.to_le_bytes());
-    put(24, &headers[0].1.to_le_bytes());
+    let begins = headers.iter().find(|(flags, ..)| flags & 1 != 0).map_or(0, |(_, address, ..)| *address);
+    put(24, &begins.to_le_bytes());
     put(32, &64u64.to_le_bytes());
     put(52, &64u16.to_le_bytes());
     put(54, &56u16.to_le_bytes());
