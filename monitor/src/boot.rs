@@ -11,6 +11,7 @@ use core::cell::RefCell;
 use abi::start::Entrance;
 use channel::Memory;
 use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError, STALLED};
+use monitor_core::Machine;
 use runtime::{Backoff, LogLimit, now_ns};
 use system::System;
 
@@ -42,7 +43,7 @@ pub fn list_devices(system: &System) {
 }
 
 /// Starts all cores but this one and takes their links.
-pub async fn start_cores(service: Rc<Service>, cores: u32) {
+pub async fn start_cores(service: Rc<Service<impl Machine + 'static>>, cores: u32) {
     let mut waiting: Vec<(Rc<Link>, Memory)> = Vec::new();
     for core in 1..cores {
         match service.start_core(core) {
@@ -71,7 +72,11 @@ pub async fn start_cores(service: Rc<Service>, cores: u32) {
 }
 
 /// Makes and starts the supervisor and all it needs.
-pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> Result<(), String> {
+pub fn start_components(
+    service: &Rc<Service<impl Machine + 'static>>,
+    system: &System,
+    cores: u32,
+) -> Result<(), String> {
     let channels = wiring::channels(system, cores);
     let first = wiring::first_components(system);
     let is_first = |name: &str| first.iter().any(|component| component.name == name);
@@ -100,11 +105,11 @@ pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> R
     Ok(())
 }
 
-fn open(service: &Rc<Service>, plan: &ChannelPlan) -> Result<(), MonitorError> {
+fn open(service: &Rc<Service<impl Machine + 'static>>, plan: &ChannelPlan) -> Result<(), MonitorError> {
     service.open_here(plan.clone(), None).map(drop)
 }
 
-fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
+fn run(service: &Rc<Service<impl Machine + 'static>>, plan: &DomainPlan) -> Result<(), MonitorError> {
     let id = service.create_here(plan.clone())?;
     service.start_here(id.domain)
 }
@@ -118,7 +123,7 @@ struct Guard {
 
 /// Starts the supervisor again whenever it dies: at once if it served, later each time if it does
 /// not come to serve.
-fn guard(service: &Rc<Service>, plan: DomainPlan) {
+fn guard(service: &Rc<Service<impl Machine + 'static>>, plan: DomainPlan) {
     let (again, guard) = (service.clone(), Rc::new(Guard::default()));
     let watch = move |name: &str, generation: u64, served_ns: Option<u64>| {
         if name == plan.name {
@@ -129,7 +134,12 @@ fn guard(service: &Rc<Service>, plan: DomainPlan) {
     service.deaths.replace(Some(Rc::new(watch)));
 }
 
-async fn run_again(service: Rc<Service>, plan: DomainPlan, guard: Rc<Guard>, mut served_ns: Option<u64>) {
+async fn run_again(
+    service: Rc<Service<impl Machine + 'static>>,
+    plan: DomainPlan,
+    guard: Rc<Guard>,
+    mut served_ns: Option<u64>,
+) {
     let mut what = format!("{} died, generation {}", plan.name, plan.generation);
     loop {
         let wait_ns = guard.backoff.borrow_mut().failed(now_ns(), served_ns.take());

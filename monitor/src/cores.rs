@@ -14,7 +14,7 @@ use abi::Error;
 use channel::Memory;
 use contracts::monitor::{MonitorClient, MonitorError, MonitorEvent};
 use contracts::spawn::{Death, DomainId};
-use monitor_core::{Dead, LostCores};
+use monitor_core::{Dead, LostCores, Machine};
 use runtime::{TaskId, now_ns};
 
 use crate::link::{CORE_CHANGED, GREETED, Link};
@@ -32,7 +32,7 @@ pub struct RemoteMonitor {
     events: TaskId,
 }
 
-impl Service {
+impl<M: Machine + 'static> Service<M> {
     /// Starts a core; its monitor is not up yet.
     pub fn start_core(&self, core: u32) -> Result<(Rc<Link>, Memory), Error> {
         let known = self.links.borrow().get(&core).cloned();
@@ -53,12 +53,14 @@ impl Service {
 
     /// A core that was started is up: its events are ours to tell.
     pub fn link_up(self: &Rc<Self>, link: &Link, memory: Memory) -> Result<(), Error> {
-        let client = link.client(memory)?;
-        let events = runtime::spawn(self.clone().hear(link.core(), client.clone()));
-        self.remote_monitors.borrow_mut().insert(link.core(), RemoteMonitor { client, events });
-        self.lost.borrow_mut().up(link.core(), now_ns());
+        link.client(memory).map(|client| self.up(link.core(), client))
+    }
+
+    pub(crate) fn up(self: &Rc<Self>, core: u32, client: MonitorClient) {
+        let events = runtime::spawn(self.clone().hear(core, client.clone()));
+        self.remote_monitors.borrow_mut().insert(core, RemoteMonitor { client, events });
+        self.lost.borrow_mut().up(core, now_ns());
         self.wake_waiting();
-        Ok(())
     }
 
     async fn hear(self: Rc<Self>, core: u32, client: MonitorClient) {
@@ -238,13 +240,13 @@ async fn lose(core: u32, gone: impl LostCore) {
 }
 
 /// A lost core and all that core 0's monitor has of it.
-struct Gone {
-    service: Rc<Service>,
+struct Gone<M> {
+    service: Rc<Service<M>>,
     remote: RemoteMonitor,
     link: Rc<Link>,
 }
 
-impl LostCore for Gone {
+impl<M: Machine + 'static> LostCore for Gone<M> {
     fn close(&self) {
         runtime::abort(self.remote.events);
         self.remote.client.channel().close();

@@ -5,6 +5,10 @@ extern crate alloc;
 
 mod boot;
 mod cores;
+#[cfg(test)]
+#[path = "tests/fake.rs"]
+#[expect(dead_code, reason = "the registry's tests use the rest")]
+mod fake;
 mod kernel_calls;
 mod link;
 mod lookup;

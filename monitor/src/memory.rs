@@ -5,11 +5,11 @@ use core::cell::Cell;
 
 use abi::Handle;
 use contracts::monitor::MonitorError;
-use monitor_core::Answer;
+use monitor_core::{Answer, Machine};
 
 use crate::service::{Service, kernel};
 
-impl Service {
+impl<M: Machine + 'static> Service<M> {
     /// Moves pages, to the end, whatever becomes of the client meanwhile.
     pub async fn move_pages(self: &Rc<Self>, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {
         let outcome = Rc::new(Cell::new(None));

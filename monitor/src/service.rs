@@ -17,7 +17,7 @@ use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId, MemoryId};
-use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Moves, Registry, STALL_BADGES, Wire};
+use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Machine, Moves, Registry, STALL_BADGES, Wire};
 use runtime::{LogLimit, Watch, now_ns};
 
 use crate::cores::RemoteMonitor;
@@ -41,9 +41,9 @@ const BEATS_BETWEEN: u32 = 25;
 const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 
 /// This core's monitor.
-pub struct Service {
+pub struct Service<M = KernelCalls> {
     pub(crate) core: u32,
-    pub(crate) registry: RefCell<Registry<KernelCalls>>,
+    pub(crate) registry: RefCell<Registry<M>>,
     /// Other cores' links, whether they run or not; only at core 0.
     pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
     /// Other cores, while they are up; only at core 0.
@@ -101,9 +101,9 @@ struct Listener {
 /// name and generation, and how long it served, in nanoseconds; `None`: it never did.
 pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64, Option<u64>)>>>;
 
-impl Service {
+impl<M: Machine + 'static> Service<M> {
     /// Nothing made yet.
-    pub fn new(registry: Registry<KernelCalls>) -> Service {
+    pub fn new(registry: Registry<M>) -> Service<M> {
         Service {
             core: registry.facts().core,
             links: RefCell::default(),
@@ -428,14 +428,14 @@ pub fn kernel<T>(answer: Result<T, abi::Error>) -> Result<T, MonitorError> {
 }
 
 /// The service as peers reach it.
-pub struct Shared(pub Rc<Service>);
+pub struct Shared<M>(pub Rc<Service<M>>);
 
 /// Serves `monitor` with the service that every client shares.
-async fn serve_monitor(service: Rc<Service>, channel: ServerChannel) {
+async fn serve_monitor<M: Machine + 'static>(service: Rc<Service<M>>, channel: ServerChannel) {
     contracts::monitor::serve_monitor(Rc::new(Shared(service)), channel).await;
 }
 
-impl Shared {
+impl<M: Machine + 'static> Shared<M> {
     fn is_here(&self, core: u32) -> bool {
         core == self.0.core
     }
@@ -444,14 +444,14 @@ impl Shared {
     async fn of_core<T, F: Future<Output = Result<T, CallError<MonitorError>>>>(
         &self,
         core: u32,
-        here: impl FnOnce(&mut Registry<KernelCalls>) -> Result<T, MonitorError>,
+        here: impl FnOnce(&mut Registry<M>) -> Result<T, MonitorError>,
         there: impl FnOnce(MonitorClient) -> F,
     ) -> Result<T, MonitorError> {
         if self.is_here(core) { here(&mut self.0.registry.borrow_mut()) } else { self.0.remote_core(core, there).await }
     }
 }
 
-impl MonitorServer for Shared {
+impl<M: Machine + 'static> MonitorServer for Shared<M> {
     async fn open(&self, _: &Peer, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
         if self.is_here(core) {
             return self.0.open_here(plan, other);
@@ -460,7 +460,7 @@ impl MonitorServer for Shared {
     }
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
-        let close = |here: &mut Registry<KernelCalls>| {
+        let close = |here: &mut Registry<M>| {
             here.close(id);
             Ok(())
         };

@@ -7,13 +7,14 @@ use abi::pcore::runs;
 use contracts::endpoint::Work;
 use contracts::monitor::{CoreRuns, CoreUse, MonitorError};
 use contracts::spawn::DomainId;
+use monitor_core::Machine;
 
 use crate::service::{Service, kernel};
 
 /// How long a component may take to say it: one that hangs is somebody else's business.
 const WORK_LIMIT_NS: u64 = 100_000_000;
 
-impl Service {
+impl<M: Machine + 'static> Service<M> {
     /// For whom that domain of that core worked.
     pub async fn work(self: &Rc<Self>, core: u32, domain: DomainId) -> Result<Work, MonitorError> {
         if core == self.core {
