@@ -688,4 +688,4 @@ pub fn log_failed(text: &str) -> MonitorError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

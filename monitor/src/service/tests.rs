@@ -4,6 +4,9 @@ use super::*;
 use channel::{Layout, loopback, loopback_memory, loopback_wiring};
 use monitor_core::Facts;
 
+pub(crate) mod played;
+mod whole;
+
 const SECOND_NS: u64 = 1_000_000_000;
 const STEP_NS: u64 = 5_000_000;
 const TIMES: u64 = 500;
