@@ -316,6 +316,10 @@ async fn until(badge: u64, is_so: impl Fn() -> bool) -> Result<(), ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::wire;
+    use crate::service::tests::played::{CORES, Far, OF_FAR, World, denied, on, plain};
+    use alloc::borrow::ToOwned;
+    use alloc::vec;
 
     const CORE: u32 = 1;
     const MS: u64 = 1_000_000;
@@ -343,6 +347,193 @@ mod tests {
             assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0]);
             assert_eq!(lose(&lost, 1_000 * MS, 5).await, [0, 10, 30, 70, 150, 310]);
             assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0], "it served");
+        });
+    }
+
+    const OTHER_CORES: DomainId = 2 << 48 | 5;
+
+    /// A machine whose cores 1 and 2 are up and have links.
+    fn world() -> (World, [Rc<Far>; 2]) {
+        let world = World::new();
+        let fars = [1, 2].map(|core| {
+            world.service.links.borrow_mut().insert(core, Rc::new(crate::link::tests::played(core)));
+            world.up(core)
+        });
+        (world, fars)
+    }
+
+    fn is_there(world: &World, core: u32) -> [bool; 2] {
+        [world.service.remote_monitors.borrow().contains_key(&core), world.service.links.borrow().contains_key(&core)]
+    }
+
+    /// All that has come.
+    async fn events(world: &World) -> Vec<MonitorEvent> {
+        let mut all = Vec::new();
+        while let Ok(event) = runtime::timeout(MS, world.client.next_event()).await {
+            all.push(event);
+        }
+        all
+    }
+
+    #[test]
+    fn a_core_whose_monitor_does_not_answer_is_lost_with_all_that_was_there() {
+        let (_, lines) = runtime::testing::logged(async {
+            let (world, [far, other]) = world();
+            let (service, client) = (&world.service, &world.client);
+            client.open(0, wire(1, 1, 0), None).await.unwrap();
+            client.create(1, plain("far")).await.unwrap();
+            let elsewhere = Dead::of_core(OTHER_CORES, "other".into(), 1, false);
+            service.elsewhere.borrow_mut().insert(OTHER_CORES, elsewhere);
+            far.hangs.set(true);
+            let begun_ns = now_ns();
+            let waits = service.clone();
+            let earlier = runtime::spawn(async move { _ = waits.remote_core(1, |monitor| monitor.core_time(1)).await });
+            runtime::sleep(MS).await;
+            assert_eq!(client.core_time(1).await, denied(MonitorError::NoCore), "who asked later is told at once");
+            assert!(now_ns() - begun_ns >= 20_000 * MS);
+            runtime::abort(earlier);
+            runtime::sleep(MS).await;
+            let told = events(&world).await;
+            let [MonitorEvent::CoreLost { core: 1 }, MonitorEvent::Died { name, death, .. }] = &told[..] else {
+                panic!("{told:?}")
+            };
+            assert_eq!((name.as_str(), death.domain, death.status), ("far", OF_FAR, 137));
+            assert_eq!(other.take(), ["discard_core 2 1"]);
+            assert!(world.machine(|machine| machine.held.is_empty()), "its channels are closed");
+            assert_eq!(Vec::from_iter(service.elsewhere.borrow().keys().copied()), [OTHER_CORES]);
+            assert_eq!((is_there(&world, 1), is_there(&world, 2)), ([false; 2], [true; 2]));
+            assert_eq!(client.core_time(1).await, denied(MonitorError::NoCore));
+            assert!(client.core_time(2).await.is_ok());
+        });
+        let expected = [
+            "core 1: its monitor does not answer for 20 s",
+            "core 1 does not halt: NotFound",
+            "core 1: far is lost with it",
+            "core 1 does not halt and stays lost: Failed",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn one_that_asks_and_is_not_answered_is_told_that_the_core_is_away() {
+        runtime::testing::run(async {
+            let (world, [far, _]) = world();
+            far.hangs.set(true);
+            assert_eq!(world.client.core_time(1).await, denied(MonitorError::Away));
+        });
+    }
+
+    #[test]
+    fn a_monitor_that_breaks_the_contract_is_lost_and_one_of_an_earlier_run_changes_nothing() {
+        runtime::testing::run(async {
+            let (world, [..]) = world();
+            let service = &world.service;
+            let of = |core: u32| service.remote_monitors.borrow()[&core].client.clone();
+            let earlier = of(1);
+            world.up(1);
+            service.is_lost(1, &earlier);
+            service.is_lost(2, &of(1));
+            runtime::sleep(MS).await;
+            assert_eq!((is_there(&world, 1), is_there(&world, 2)), ([true; 2], [true; 2]));
+            of(1).channel().close();
+            runtime::sleep(MS).await;
+            assert_eq!((is_there(&world, 1), is_there(&world, 2)), ([false; 2], [true; 2]));
+            assert!(matches!(events(&world).await[..], [MonitorEvent::CoreLost { core: 1 }]));
+        });
+    }
+
+    #[test]
+    fn a_core_that_runs_is_not_lost_when_another_changes() {
+        runtime::testing::run(async {
+            let (world, _) = world();
+            runtime::spawn(world.service.clone().watch_cores());
+            executor::post(CORE_CHANGED);
+            runtime::sleep(10 * MS).await;
+            assert_eq!((is_there(&world, 1), is_there(&world, 2)), ([true; 2], [true; 2]));
+        });
+    }
+
+    #[test]
+    fn cores_are_changed_one_at_a_time_and_only_as_they_can_be() {
+        runtime::testing::run(async {
+            let (world, [far, _]) = world();
+            let (service, change) = (&world.service, |core, run| world.client.change_core(core, run));
+            for core in [0, CORES, CORES + 1] {
+                for run in [true, false] {
+                    assert_eq!(change(core, run).await, denied(MonitorError::NoCore), "{core}");
+                }
+            }
+            service.changing.set(true);
+            assert_eq!(change(1, true).await, denied(MonitorError::Busy));
+            service.changing.set(false);
+            assert_eq!((change(1, true).await, change(3, false).await), (Ok(()), Ok(())), "it is so already");
+            assert!(far.take().is_empty());
+            far.refuses.set(Some(MonitorError::Busy));
+            assert_eq!(change(1, false).await, denied(MonitorError::Busy), "something is there");
+            assert_eq!((far.take(), is_there(&world, 1)), (vec!["leave 1".to_owned()], [true; 2]));
+            // A host has no core to start or halt, and each may be tried again.
+            for _ in 0..2 {
+                assert_eq!(change(3, true).await, denied(MonitorError::Failed));
+            }
+            far.refuses.set(None);
+            assert_eq!(change(1, false).await, denied(MonitorError::Failed));
+            assert_eq!(is_there(&world, 1), [false, true], "nobody makes anything there");
+            service.links.borrow_mut().remove(&2);
+            assert_eq!(change(2, false).await, denied(MonitorError::NoCore));
+            // While the system boots nobody changes them.
+            let booting = World::client(&on(0, CORES));
+            assert_eq!(booting.change_core(1, true).await, denied(MonitorError::Busy));
+        });
+    }
+
+    #[test]
+    fn a_core_without_a_way_to_ring_it_is_not_up() {
+        runtime::testing::run(async {
+            let service = on(0, CORES);
+            let link = crate::link::tests::played(1);
+            let [memory] = channel::loopback_memory(channel::Layout::default());
+            assert_eq!(service.link_up(&link, memory), Err(Error::BadCall));
+            assert!(service.remote_monitors.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_lost_core_that_halted_gives_back_its_link_and_is_run_until_it_comes_up() {
+        let (_, lines) = runtime::testing::logged(async {
+            let (world, _) = world();
+            let service = world.service.clone();
+            let remote = service.remote_monitors.borrow_mut().remove(&1).unwrap();
+            let link = service.links.borrow_mut().remove(&1).unwrap();
+            let gone = Gone { service, remote, link };
+            assert!(runtime::timeout(100 * MS, gone.run_again()).await.is_err());
+        });
+        let tries = lines.iter().filter(|line| *line == "core 1 does not run again: Failed").count();
+        assert!((3..=5).contains(&tries), "{lines:?}");
+    }
+
+    #[test]
+    fn monitors_are_beaten_while_there_are_others() {
+        runtime::testing::run(async {
+            let beats = async |cores| runtime::timeout(9_000 * MS, on(0, cores).beat_monitors()).await.is_err();
+            assert_eq!((beats(1).await, beats(2).await), (false, true));
+        });
+    }
+
+    #[test]
+    fn what_a_notification_may_tell_is_looked_at_then_and_not_for_ever() {
+        runtime::testing::run(async {
+            let (so, begun_ns) = (core::cell::Cell::new(false), now_ns());
+            assert_eq!(until(GREETED, || false).await, Err(()));
+            assert!((5_000 * MS..5_100 * MS).contains(&(now_ns() - begun_ns)));
+            assert_eq!(until(GREETED, || true).await, Ok(()));
+            let waits = until(GREETED, || so.get());
+            let mut waits = core::pin::pin!(waits);
+            assert!(runtime::timeout(MS, waits.as_mut()).await.is_err());
+            so.set(true);
+            executor::post(GREETED);
+            let begun_ns = now_ns();
+            assert_eq!(waits.await, Ok(()));
+            assert!(now_ns() - begun_ns < MS);
         });
     }
 

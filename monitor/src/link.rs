@@ -171,8 +171,11 @@ impl Link {
 
 /// Where the clock page lies, as core 0's monitor told it; `None` at core 0.
 pub fn clock_place(start: &Start) -> Option<u64> {
-    let region = start.region(NAME).filter(|region| region.bytes >= PAGE_BYTES)?;
-    let greeting = Greeting { base: region.address + region.bytes - PAGE_BYTES };
+    start.region(NAME).and_then(|region| clock_place_in(region.address, region.bytes))
+}
+
+fn clock_place_in(address: u64, bytes: u64) -> Option<u64> {
+    let greeting = Greeting { base: address + bytes.checked_sub(PAGE_BYTES)? };
     Some(greeting.word(2).load(Ordering::Relaxed))
 }
 
@@ -205,5 +208,89 @@ fn wiring(memory: Memory, doorbell: Handle, badge: u64) -> Wiring {
         remote: true,
         peer: "monitor".to_string(),
         peer_set: 0,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[derive(Clone)]
+    #[repr(C, align(4096))]
+    struct Page([u64; 512]);
+
+    const PHYSICAL: u64 = 0x7_0000;
+    const SLOT: u64 = 33;
+
+    /// A link in plain memory, which is there for ever.
+    pub(crate) fn played(core: u32) -> Link {
+        let pages = layout().bytes() / PAGE_BYTES + 1;
+        let address = vec![Page([!0; 512]); pages as usize].leak().as_mut_ptr() as u64;
+        let bytes = pages * PAGE_BYTES;
+        Link {
+            core,
+            segment: Handle(1),
+            physical: PHYSICAL,
+            address,
+            bytes,
+            keeper: Rc::new(()),
+            greeting: Greeting { base: address + bytes - PAGE_BYTES },
+            badge: 1,
+            entrance: Handle(2),
+            slot: SLOT,
+            pcore: Cell::new(None),
+            doorbell: Cell::new(None),
+        }
+    }
+
+    /// On a host no core runs; up to there it is as on a machine.
+    #[test]
+    fn a_core_is_told_how_to_ring_and_where_the_clock_is_before_it_runs() {
+        let link = played(3);
+        assert_eq!((link.core(), link.place()), (3, (PHYSICAL, layout().bytes() / PAGE_BYTES + 1)));
+        assert_eq!(link.start(0x9000).map(drop), Err(Error::BadCall));
+        assert_eq!([0, 1, 2].map(|word| link.greeting.word(word).load(Ordering::Relaxed)), [SLOT, 0, 0x9000]);
+        assert_eq!(clock_place_in(link.address, link.bytes), Some(0x9000));
+        assert_eq!(clock_place_in(link.address + link.bytes - PAGE_BYTES, PAGE_BYTES), Some(0x9000));
+        assert_eq!(clock_place_in(link.address, PAGE_BYTES - 1), None);
+        // SAFETY: it is there for ever, and nobody else uses it.
+        let memory = unsafe { Memory::attach(link.address, link.bytes - PAGE_BYTES, None) };
+        assert_eq!(memory.map(|memory| memory.layout()), Ok(layout()));
+    }
+
+    #[test]
+    fn a_core_is_up_when_it_told_how_to_ring_it_and_not_by_what_the_one_before_told() {
+        let link = played(1);
+        assert!(link.start(0).is_err() && !link.is_up());
+        link.greeting.word(1).store(5, Ordering::Release);
+        assert!(link.is_up());
+        assert!(link.start(0).is_err() && !link.is_up());
+    }
+
+    #[test]
+    fn a_core_that_was_given_back_is_not_halted_again() {
+        let give_back: [fn(&Link); 2] = [Link::release_core, Link::discard];
+        for give_back in give_back {
+            let link = played(1);
+            assert_eq!(link.halt(), Err(Error::NotFound));
+            link.pcore.set(Some(Handle(5)));
+            link.doorbell.set(Some(Handle(6)));
+            assert_eq!(link.halt(), Err(Error::BadCall), "the kernel is asked");
+            give_back(&link);
+            assert_eq!((link.halt(), link.doorbell.get()), (Err(Error::NotFound), None));
+            assert!(!link.is_halted(), "nobody says so");
+        }
+    }
+
+    #[test]
+    fn a_region_that_holds_no_link_is_refused() {
+        for (address, bytes) in
+            [(0x10_0000, 9 * PAGE_BYTES), (REGIONS - 1, 9 * PAGE_BYTES), (REGIONS, 2 * PAGE_BYTES - 1)]
+        {
+            assert_eq!(answer(address, bytes).map(drop), Err(Error::BadArgument), "{address:#x} {bytes:#x}");
+        }
+        let start = Start::read();
+        assert!(far_end(&start).is_none() && clock_place(&start).is_none(), "core 0 has none");
     }
 }

@@ -79,3 +79,20 @@ async fn follow(page: &'static ClockPage, clock: RealTimeClock, first: Look, may
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_since_power_on_counts_unless_the_counter_is_older_than_the_machine() {
+        // A tick is half a nanosecond.
+        let after = |ns: u64| Facts { tsc: [2_000_000_000, 2 * ns, 1 << 31], ..Facts::default() };
+        for ns in [0, 700_000_000, REST_NS - 1] {
+            assert_eq!(since_power_on_ns(&after(ns)), ns);
+        }
+        for ns in [REST_NS, REST_NS + 1, 90 * REST_NS, u64::MAX / 2] {
+            assert_eq!(since_power_on_ns(&after(ns)), 0, "{ns}");
+        }
+    }
+}
