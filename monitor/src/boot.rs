@@ -164,3 +164,6 @@ async fn run_again(
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,6 +88,8 @@ fn who_asks_while_the_name_server_is_told_waits_for_the_answer() {
             assert_eq!(lookup.find("files".into(), 1).await, Err(CallError::Server(LookupError::NotFound)));
         }
         assert_eq!(fake.asked.get(), NOT_YET + 2);
+        let counters = lookup.counters().await.unwrap();
+        assert_eq!((counters.hits, counters.misses, counters.dropped), (2, 2, 0));
     });
 }
 

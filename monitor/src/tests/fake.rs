@@ -63,6 +63,7 @@ pub(crate) struct Fake {
     /// What segments were filled with, and from which byte on.
     pub(crate) filled: BTreeMap<u64, (u64, Vec<u8>)>,
     pub(crate) refuses_to_fill: bool,
+    pub(crate) refuses_to_start: bool,
     /// Memory of other cores: where, and how many pages.
     pub(crate) imported: Vec<(u64, u64)>,
     pub(crate) imported_pools: Vec<u64>,
@@ -224,6 +225,9 @@ impl Machine for Fake {
         self.new_handle()
     }
     fn start(&mut self, context: Handle, entry: u64, _: u64) -> Result<(), Error> {
+        if self.refuses_to_start {
+            return Err(Error::NoMemory);
+        }
         self.entries.push(entry);
         if self.started.insert(context.0) { Ok(()) } else { Err(Error::Busy) }
     }
