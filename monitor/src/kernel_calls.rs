@@ -290,3 +290,76 @@ impl RealTimeClock {
         Some(Look { before_ns, after_ns: runtime::now_ns(), seconds })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::borrow::ToOwned;
+
+    /// On a host it refuses everything.
+    #[test]
+    fn what_the_kernel_refuses_is_told_as_refused() {
+        let mut calls = KernelCalls::default();
+        let (one, stall) = (Handle(1), Some(Stall { badge: 1, limit_ns: 1 }));
+        let outcomes = [
+            calls.fill(one, 8, b"bytes"),
+            calls.lead(one, one),
+            calls.begin_turns(one),
+            calls.map(one, 0, one, 0, 1, protection::READ),
+            calls.start(one, 0x1000, 0x2000),
+            calls.watch(one, one, 1, stall),
+            calls.watch(one, one, 1, None),
+            calls.kill(one, 9),
+            calls.quiet(one),
+        ];
+        assert_eq!(outcomes, [Err(Error::BadCall); 9]);
+        let made = [
+            calls.segment(1, true).map(|(segment, _)| segment),
+            calls.segment_of(one, 1),
+            calls.common(1, 0),
+            calls.import(0x1000, 1),
+            calls.pool(1).map(|(share, _)| share),
+            calls.import_pool(1),
+            calls.copy(one, one),
+            calls.portal(1),
+            calls.entrance(1),
+            calls.semaphore(),
+            calls.own_doorbell(1),
+            calls.own_portal(1),
+            calls.remote(1, 1),
+            calls.account(1, None),
+            calls.domain(one, false, "one", None).map(|(domain, _)| domain),
+            calls.grant(one, one, Rights::READ),
+            calls.range(one),
+            calls.claim(1),
+        ];
+        assert_eq!(made, [Err(Error::BadCall); 18]);
+        assert_eq!(
+            (calls.slot(one), calls.state(one).map(|state: DomainState| state.id)),
+            (Err(Error::BadCall), Err(Error::BadCall))
+        );
+        assert_eq!(calls.ledger(one, 0), Err(Error::BadCall));
+        // There is nothing to fill, no device and no clock, and nothing is free.
+        assert_eq!(calls.fill(one, 0, b""), Ok(()));
+        assert_eq!((calls.free_pages(), calls.counter(1)), (0, 0));
+        assert!(calls.device(0).is_none() && RealTimeClock::claim().is_none() && RealTimeClock(one).look().is_none());
+    }
+
+    #[test]
+    fn a_generation_is_never_0_and_time_goes_on() {
+        let mut calls = KernelCalls::default();
+        assert_ne!(calls.random(), 0);
+        let before_ns = calls.now_ns();
+        assert!(calls.now_ns() > before_ns);
+    }
+
+    #[test]
+    fn refusals_are_written_to_the_log_once_a_second() {
+        let (_, lines) = runtime::testing::logged(async {
+            let calls = KernelCalls::default();
+            (0..9).for_each(|_| calls.log_refusal("no page".to_owned()));
+            runtime::sleep(2_000_000_000).await;
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+    }
+}

@@ -37,6 +37,12 @@ fn since_power_on_ns(facts: &Facts) -> u64 {
     if ns < u128::from(REST_NS) { ns as u64 } else { 0 }
 }
 
+/// What the machine's owner said of the time when it was started: `time=SECONDS`.
+fn told_ns(command_line: &[u8]) -> Option<u64> {
+    let mut words = command_line.split(|byte| *byte == b' ');
+    words.find_map(|word| word.strip_prefix(b"time=")).and_then(parse_time)
+}
+
 /// Writes the page, now and while the monitor lives.
 fn keep(page: Handle, since_power_on_ns: u64, command_line: &[u8]) -> Result<(), Error> {
     // The mapping takes a capability of its own.
@@ -46,9 +52,7 @@ fn keep(page: Handle, since_power_on_ns: u64, command_line: &[u8]) -> Result<(),
     core::mem::forget(keeper);
     // SAFETY: mapped for good, zeros are a page without settings, and nobody else writes.
     let page = unsafe { &*(address as *const ClockPage) };
-    let mut words = command_line.split(|byte| *byte == b' ');
-    let told = words.find_map(|word| word.strip_prefix(b"time=")).and_then(parse_time);
-    let told = told.map(|ns| ns.saturating_add(since_power_on_ns) as i64);
+    let told = told_ns(command_line).map(|ns| ns.saturating_add(since_power_on_ns) as i64);
     let clock = RealTimeClock::claim().and_then(|clock| clock.look().map(|look| (clock, look)));
     let offset = clock.as_ref().map(|(_, look)| Offset::new(*look));
     let begun = at_boot(offset, told);
@@ -83,6 +87,16 @@ async fn follow(page: &'static ClockPage, clock: RealTimeClock, first: Look, may
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_is_a_word_of_the_command_line() {
+        for line in [&b"time=7.5"[..], b"quiet time=7.5", b"time=7.5 time=9", b"xtime=1 time=7.5 quiet"] {
+            assert_eq!(told_ns(line), Some(7_500_000_000));
+        }
+        for line in [&b""[..], b"quiet", b"time", b"time=", b"time=x", b"quiet,time=7"] {
+            assert_eq!(told_ns(line), None);
+        }
+    }
 
     #[test]
     fn time_since_power_on_counts_unless_the_counter_is_older_than_the_machine() {

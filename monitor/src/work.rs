@@ -43,12 +43,28 @@ impl<M: Machine + 'static> Service<M> {
         }
         let use_of_it = sys::pcore_use(Handle::PCORE, core.into());
         let (programs_ns, what, claimant) = kernel(use_of_it)?;
-        let runs = match what {
-            runs::MONITOR => CoreRuns::Monitor,
-            runs::PROGRAM => CoreRuns::Program,
-            runs::KERNEL_CORE => CoreRuns::KernelCore,
-            _ => CoreRuns::Nothing,
-        };
-        Ok(CoreUse { runs, claimed_by: self.domain_name(claimant), programs_ns })
+        Ok(CoreUse { runs: core_runs(what), claimed_by: self.domain_name(claimant), programs_ns })
+    }
+}
+
+/// What the kernel calls so.
+fn core_runs(what: u64) -> CoreRuns {
+    match what {
+        runs::MONITOR => CoreRuns::Monitor,
+        runs::PROGRAM => CoreRuns::Program,
+        runs::KERNEL_CORE => CoreRuns::KernelCore,
+        _ => CoreRuns::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_runs_what_the_kernel_says_or_nothing() {
+        let all = [runs::NOTHING, runs::MONITOR, runs::PROGRAM, runs::KERNEL_CORE, 4].map(core_runs);
+        let [nothing, monitor] = [CoreRuns::Nothing, CoreRuns::Monitor];
+        assert_eq!(all, [nothing, monitor, CoreRuns::Program, CoreRuns::KernelCore, nothing]);
     }
 }

@@ -357,21 +357,28 @@ fn who_asks_for_a_core_that_starts_waits_for_it() {
         let service = on(0, CORES);
         let client = World::client(&service);
         let world = World { service: service.clone(), client };
+        let begun_ns = now_ns();
         let (answer, far) = both(world.client.core_time(1), async {
-            runtime::sleep(1000 * MS).await;
+            runtime::sleep(300 * MS).await;
             world.up(1)
         })
         .await;
         assert_eq!((answer.map(|time| time.clock_ns), far.take()), (Ok(66), vec!["core_time 1".to_owned()]));
+        assert!((300 * MS..320 * MS).contains(&(now_ns() - begun_ns)));
+        // For one that the machine has not nobody waits.
+        let begun_ns = now_ns();
+        assert_eq!(world.client.core_time(CORES).await, denied(MonitorError::NoCore));
+        assert_eq!(World::client(&on(1, CORES)).core_time(2).await, denied(MonitorError::NoCore));
+        assert!(now_ns() - begun_ns < MS);
         // One that is not up when all are is given up.
         let begun_ns = now_ns();
         let (answer, ()) = both(world.client.core_time(2), async {
-            runtime::sleep(1000 * MS).await;
+            runtime::sleep(300 * MS).await;
             service.cores_are_up();
         })
         .await;
         assert_eq!(answer, denied(MonitorError::NoCore));
-        assert!((1000 * MS..1100 * MS).contains(&(now_ns() - begun_ns)));
+        assert!((300 * MS..320 * MS).contains(&(now_ns() - begun_ns)));
     });
 }
 
@@ -556,6 +563,14 @@ fn a_device_whose_driver_does_not_come_back_is_made_quiet() {
         runtime::sleep(3000 * MS).await;
         assert_eq!(world.machine(|machine| machine.quieted.len()), 1);
     });
+}
+
+#[test]
+fn clients_are_told_what_to_do_about_a_refusal_of_the_kernel() {
+    let told = |error| kernel::<()>(Err(error)).unwrap_err();
+    let all = [abi::Error::NoMemory, abi::Error::Busy, abi::Error::BadCall, abi::Error::NotFound].map(told);
+    let [later, failed] = [MonitorError::NoMemory, MonitorError::Failed];
+    assert_eq!(all, [later, later, failed, failed]);
 }
 
 #[test]
