@@ -31,6 +31,16 @@ pub struct KernelCalls {
     refusals: LogLimit,
 }
 
+/// Whether what else runs on a core has enough when so much is taken.
+fn leaves_enough(all_pages: u64, free_pages: u64, taken_pages: u64) -> bool {
+    free_pages >= taken_pages.saturating_add(all_pages / KEPT_PART)
+}
+
+/// Most pages of an account by its description.
+fn limit(all_pages: u64, told_pages: u64) -> u64 {
+    if told_pages == u64::from(system::ALL_MEMORY) { all_pages - all_pages / KEPT_PART } else { told_pages }
+}
+
 impl Machine for KernelCalls {
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
         sys::segment_alloc(Handle::ROOT_RAM, pages, if contiguous { segment::CONTIGUOUS } else { 0 })
@@ -38,7 +48,7 @@ impl Machine for KernelCalls {
 
     fn common(&mut self, pages: u64, spare_pages: u64) -> Result<Handle, Error> {
         let (all_pages, _, free_pages) = sys::ram_stat(Handle::ROOT_RAM)?;
-        if free_pages < pages.saturating_add(spare_pages).saturating_add(all_pages / KEPT_PART) {
+        if !leaves_enough(all_pages, free_pages, pages.saturating_add(spare_pages)) {
             return Err(Error::NoMemory);
         }
         sys::segment_alloc(Handle::ROOT_RAM, pages, segment::EAGER | segment::COMMON).map(|(made, _)| made)
@@ -156,9 +166,7 @@ impl Machine for KernelCalls {
 
     fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error> {
         let (all_pages, ..) = sys::ram_stat(Handle::ROOT_RAM)?;
-        let is_all = limit_pages == u64::from(system::ALL_MEMORY);
-        let limit_pages = if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages };
-        sys::ram_split(Handle::ROOT_RAM, limit_pages, turns_of.unwrap_or(Handle::PCORE))
+        sys::ram_split(Handle::ROOT_RAM, limit(all_pages, limit_pages), turns_of.unwrap_or(Handle::PCORE))
     }
 
     fn begin_turns(&mut self, ram: Handle) -> Result<(), Error> {
@@ -343,6 +351,15 @@ mod tests {
         assert_eq!(calls.fill(one, 0, b""), Ok(()));
         assert_eq!((calls.free_pages(), calls.counter(1)), (0, 0));
         assert!(calls.device(0).is_none() && RealTimeClock::claim().is_none() && RealTimeClock(one).look().is_none());
+    }
+
+    #[test]
+    fn an_eighth_of_a_core_is_left_to_what_else_runs_there() {
+        assert_eq!([0, 1, 7, 5000].map(|told_pages| limit(1000, told_pages)), [0, 1, 7, 5000]);
+        assert_eq!(limit(1000, u64::from(system::ALL_MEMORY)), 875);
+        let leaves = |free_pages, taken_pages| leaves_enough(1000, free_pages, taken_pages);
+        assert!(leaves(135, 10) && leaves(136, 10) && leaves(125, 0));
+        assert!(!leaves(134, 10) && !leaves(124, 0) && !leaves(1000, u64::MAX));
     }
 
     #[test]
