@@ -147,9 +147,7 @@ async fn run_again(
             what = format!("{what}; tried again in {} ms", wait_ns.div_ceil(1_000_000));
         }
         guard.lines.log(what);
-        if wait_ns > 0 {
-            runtime::sleep(wait_ns).await;
-        }
+        runtime::sleep(wait_ns).await;
         what = match service.create_here(plan.clone()) {
             Ok(made) => match service.start_here(made.domain) {
                 Ok(()) => return,
