@@ -1,5 +1,5 @@
-//! A machine of several cores, played: this core's monitor on a made-up kernel, those of the others,
-//! which write down what they are asked, and components.
+//! A machine of several cores, played: this core's monitor on a made-up kernel, those of others,
+//! that write down what they are asked, and components.
 
 use core::cell::RefCell;
 use core::future::pending;
@@ -71,7 +71,8 @@ impl MonitorServer for Far {
         common(core: u32, pages: u64, spare: u64) -> MemoryId = 62;
         lend(core: u32, id: MemoryId, to: DomainId, writes: bool) -> u64 = 63;
         release(core: u32, id: MemoryId) -> () = ();
-        create(core: u32, plan: DomainPlan) -> Created = Created { domain: OF_FAR, generation: 3, parent_handles: [4, 5] };
+        create(core: u32, plan: DomainPlan) -> Created =
+            Created { domain: OF_FAR, generation: 3, parent_handles: [4, 5] };
         start(core: u32, domain: DomainId) -> () = ();
         kill(core: u32, domain: DomainId, status: u64) -> () = ();
         begin_turns(core: u32, domain: DomainId) -> () = ();
