@@ -76,6 +76,9 @@ mod tests {
         queues.remove(word, all[0]);
         assert_eq!((queues.wake(word, 9, u32::MAX), queues.take_woken(all[3])), (1, true));
         assert!(queues.by_word.is_empty() && queues.woken.is_empty());
+        let more = [1; 3].map(|bits| queues.add(word, bits));
+        assert_eq!((queues.wake(word, 0, 1), queues.wake(word, 2, 1)), (0, 2), "no more than asked for");
+        assert_eq!(more.map(|ticket| queues.take_woken(ticket)), [true, true, false]);
     }
 
     #[test]

@@ -160,6 +160,13 @@ mod tests {
         assert_eq!(user(&mut own, IdChange::One(6)), Err(ProcessError::Denied));
     }
 
+    #[test]
+    fn who_it_really_is_is_told_beside_as_whom_it_acts() {
+        let own = Identity { users: ids(5, 6, 7), groups: ids(15, 16, 17), ..Identity::default() };
+        assert_eq!(real(9, &own), Credentials { process: 9, user: 5, group: 15 });
+        assert_eq!(acting(9, &own), Credentials { process: 9, user: 6, group: 16 });
+    }
+
     fn of_user(users: Ids) -> Identity {
         let capabilities = Capabilities { effective: 0, permitted: 0, ..Capabilities::default() };
         Identity { users, capabilities, ..Identity::default() }
@@ -199,12 +206,41 @@ mod tests {
         let none = Capabilities { effective: 0, ..own.capabilities };
         set_capabilities(&mut own, none).unwrap();
         assert_eq!(user(&mut own, IdChange::One(33)), Err(ProcessError::Denied), "root has given it up");
+        user(&mut own, IdChange::One(0)).unwrap();
+        assert_eq!(own.capabilities, none, "and gets it back by no change from root to root");
         run_program(&mut own);
         assert_eq!(own.capabilities, Capabilities::default(), "root's next program has all");
         user(&mut own, IdChange::All([None, Some(33), None])).unwrap();
         assert_eq!((own.capabilities.effective, own.capabilities.permitted), (0, Capabilities::ALL));
         user(&mut own, IdChange::One(0)).unwrap();
         assert_eq!(own.capabilities, Capabilities::default());
+    }
+
+    #[test]
+    fn what_is_permitted_no_more_is_in_force_no_more() {
+        let mut own = Identity::default();
+        user(&mut own, IdChange::All([Some(33), Some(33), None])).unwrap();
+        let some = Capabilities { effective: 1 << capability::SETUID, ..own.capabilities };
+        set_capabilities(&mut own, some).unwrap();
+        user(&mut own, IdChange::All([None, None, Some(33)])).unwrap();
+        assert_eq!((own.capabilities.effective, own.capabilities.permitted), (0, 0), "root's last id is gone");
+    }
+
+    #[test]
+    fn what_is_permitted_or_was_inheritable_may_be_inheritable() {
+        let (both, kept) = (1 << capability::SETUID, 1 << capability::SETGID);
+        let mut own = of_user(ids(5, 5, 5));
+        own.capabilities = Capabilities { permitted: both, inheritable: both | kept, ..own.capabilities };
+        let have = own.capabilities;
+        for inheritable in [both | kept, both, kept, both | kept] {
+            let wanted = Capabilities { inheritable, ..have };
+            own.capabilities = have;
+            assert_eq!(set_capabilities(&mut own, wanted), Ok(()));
+        }
+        own.capabilities = Capabilities { inheritable: kept, ..have };
+        assert_eq!(set_capabilities(&mut own, have), Ok(()), "one of each");
+        let more = Capabilities { inheritable: 1 << capability::SETPCAP, ..have };
+        assert_eq!(set_capabilities(&mut own, more), Err(ProcessError::Denied));
     }
 
     #[test]

@@ -76,6 +76,10 @@ mod tests {
         ];
         all.into_iter().for_each(|notice| assert_eq!(notices.take(), Some(notice)));
         assert_eq!(notices.take(), None);
+        for number in [QUEUED_FIRST - 1, QUEUED_FIRST] {
+            [3, 4].into_iter().for_each(|process| notices.put(Notice::Signal(number, from(process))));
+        }
+        assert_eq!(core::iter::from_fn(|| notices.take()).count(), 3);
         (0..1000).for_each(|process| notices.put(Notice::Signal(41, from(process))));
         notices.put(Notice::Signal(42, from(1)));
         assert!(!notices.has_room());

@@ -132,16 +132,38 @@ mod tests {
         let mut pipe = Pipe::new(false);
         assert_eq!(pipe.readable(10), Room::Wait);
         assert_eq!(pipe.put(&[7; CAPACITY_BYTES - 100]), CAPACITY_BYTES - 100);
-        assert_eq!(pipe.writable(101), Room::Wait);
+        assert_eq!((pipe.writable(101), pipe.writable(100)), (Room::Wait, Room::Bytes(100)));
         assert_eq!(pipe.writable(ATOMIC_BYTES + 1), Room::Bytes(100));
         assert_eq!(pipe.put(&[8; 200]), 100);
-        assert_eq!(pipe.writable(1), Room::Wait);
+        assert_eq!((pipe.writable(1), pipe.writable(0)), (Room::Wait, Room::Bytes(0)));
         let all = pipe.front(CAPACITY_BYTES + 1).concat();
         assert_eq!(all.len(), CAPACITY_BYTES);
         assert!(
             all[..CAPACITY_BYTES - 100].iter().all(|byte| *byte == 7)
                 && all[CAPACITY_BYTES - 100..].iter().all(|byte| *byte == 8)
         );
+    }
+
+    #[test]
+    fn no_more_is_shown_than_was_asked_for() {
+        let mut pipe = Pipe::new(false);
+        pipe.set_capacity(4096).unwrap();
+        pipe.put(&[1; 4096]);
+        pipe.remove(4000);
+        pipe.put(&[2; 1000]);
+        assert!(!pipe.front(4096)[1].is_empty(), "it lies in two pieces");
+        for count in [0, 1, 96, 97, 500, 1096] {
+            assert_eq!(pipe.front(count).concat().len(), count);
+        }
+    }
+
+    #[test]
+    fn few_bytes_take_little_memory() {
+        let mut pipe = Pipe::new(false);
+        for count in [100, 100, 50] {
+            pipe.put(&vec![1; count]);
+        }
+        assert!(pipe.bytes.capacity() <= 256, "{} for 250", pipe.bytes.capacity());
     }
 
     #[test]

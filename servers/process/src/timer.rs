@@ -192,6 +192,14 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_day_that_is_to_come_is_waited_for() {
+        let mut timers = Timers::default();
+        timers.set(1, at(50 * MS), TimerStart::At(1080 * MS), 0);
+        assert_eq!(timers.count(), 1);
+        assert_eq!((timers.expire(80 * MS - 1), timers.expire(80 * MS)), (vec![], vec![1]));
+    }
+
+    #[test]
     fn a_time_of_day_that_was_expires_at_once_with_all_since() {
         let mut timers = Timers::default();
         timers.set(2, at(50 * MS), TimerStart::At(1050 * MS), 0);

@@ -149,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_may_ask_late() {
+        let mut vforks = Vforks::default();
+        vforks.begin(2, 5);
+        let most = || vec![StackChange { offset: 0, bytes: vec![1; CHANGES_BYTES_MAX - 4] }];
+        assert_eq!(vforks.add_changes(5, most()), Ok(()));
+        vforks.complete(5);
+        vforks.begin(3, 6);
+        assert_eq!(vforks.take_changes(2, 5), Some(Ok(most())), "whoever else is begun");
+    }
+
+    #[test]
     fn a_parent_that_never_asks_fills_no_memory() {
         let mut vforks = Vforks::default();
         for child in 0..10_000 {

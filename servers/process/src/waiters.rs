@@ -102,5 +102,11 @@ mod tests {
         waiters.wake(same_line);
         assert_eq!(woken.try_iter().collect::<Vec<_>>(), [2, 5]);
         assert!(waiters.lines.iter().all(VecDeque::is_empty));
+        // Ids ascend as long as the machine runs.
+        for of in [1 << 20, u64::MAX] {
+            waiters.add(of, &waker(6));
+            waiters.wake(of);
+            assert_eq!(woken.try_iter().collect::<Vec<_>>(), [6]);
+        }
     }
 }

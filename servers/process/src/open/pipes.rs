@@ -205,6 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn who_opens_first_meets_nobody_and_who_opens_later_does() {
+        let mut all = Descriptions::default();
+        let writing = all.open_named(ME, 5, TO_WRITE, true).unwrap();
+        assert_eq!(all.has_joined(ME, writing), Err(Error::WouldBlock));
+        assert_eq!((all.ready(writing, 0), write(&mut all, ME, writing, b"x")), (ready::ERROR, Err(Error::BrokenPipe)));
+        let reading = all.open_named(CHILD, 5, TO_READ, true).unwrap();
+        assert_eq!(all.has_joined(CHILD, reading), Ok(()), "the writer was there before");
+        // A reader that has gone again was there.
+        all.close(CHILD, reading).unwrap();
+        assert_eq!(all.has_joined(ME, writing), Ok(()));
+        let late = all.open_named(ME, 5, TO_WRITE, true).unwrap();
+        assert_eq!(all.has_joined(ME, late), Err(Error::WouldBlock), "not since this one was opened");
+    }
+
+    #[test]
     fn bytes_pass_and_the_last_end_takes_what_is_left() {
         let mut all = Descriptions::default();
         let reading = all.open_named(ME, 5, TO_READ, false).unwrap();

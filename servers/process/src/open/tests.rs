@@ -406,3 +406,127 @@ fn each_kind_is_looked_into_and_measured_as_what_it_is() {
     assert_eq!([to_write, event, timer].map(|id| all.available(ME, id)), [Err(Error::NotTerminal); 3]);
     assert_eq!([reading, writing, named, to_write].map(|id| all.kind(ME, id)), [Ok(Kind::Pipe); 4]);
 }
+
+/// Nobody has more timers, or handles, than are left to others; other descriptions do not count.
+#[test]
+fn timers_and_handles_are_shared_as_pipes_are() {
+    let mut all = Descriptions::default();
+    let handle = |all: &mut Descriptions, client| all.handle(client, 9, 77, false);
+    let timer = |all: &mut Descriptions, client| all.timer(client, false);
+    let events = [(); 1500].map(|()| all.event(CHILD, 0, false).unwrap());
+    let timers: Vec<_> = (0..TIMERS_MAX).map_while(|_| timer(&mut all, ME).ok()).collect();
+    assert_eq!((timers.len(), timer(&mut all, CHILD).is_ok()), (TIMERS_MAX / 2, true));
+    let handles: Vec<_> = (0..HANDLES_MAX).map_while(|_| handle(&mut all, ME).ok()).collect();
+    assert_eq!((handles.len(), handle(&mut all, CHILD).is_ok()), (HANDLES_MAX / 2, true));
+    timers.iter().chain(&handles).for_each(|id| all.close(ME, *id).unwrap());
+    all.remove_clients(CHILD..=CHILD, |_| true);
+    assert!(all.all.is_empty() && all.check(CHILD, events[0]).is_err());
+    assert_eq!((0..HANDLES_MAX).map_while(|_| handle(&mut all, ME).ok()).count(), HANDLES_MAX / 2);
+}
+
+#[test]
+fn messages_carry_so_many_rights_and_so_many_tickets_are_on_their_way() {
+    let mut all = Descriptions::default();
+    let ticket = |number: usize| right(Origin::Files, number as u64);
+    let most: Vec<_> = (0..=RIGHTS_MAX).map(|number| ticket(10_000 + number)).collect();
+    let mut sent = 0;
+    'all: loop {
+        let (one, _two) = all.pair(ME, SocketKind::Packets, who(7)).unwrap();
+        assert_eq!(send(&mut all, ME, one, &most), Err(Error::TooMany));
+        for _ in 0..100 {
+            let rights: Vec<_> = (sent..sent + RIGHTS_MAX).map(ticket).collect();
+            assert_eq!(send(&mut all, ME, one, &rights), Ok(1));
+            sent += RIGHTS_MAX;
+            if sent == TICKETS_MAX {
+                assert_eq!(send(&mut all, ME, one, &[ticket(sent)]), Err(Error::TooMany));
+                break 'all;
+            }
+        }
+    }
+    assert_eq!((all.tickets.len(), all.take_settled()), (TICKETS_MAX, vec![]));
+}
+
+#[test]
+fn what_goes_with_no_byte_is_on_its_way_in_a_message_only() {
+    let mut all = Descriptions::default();
+    for (kind, number) in [(SocketKind::Stream, 10), (SocketKind::Packets, 11)] {
+        let (one, two) = all.pair(ME, kind, who(7)).unwrap();
+        let rights = [right(Origin::Files, number)];
+        let sent = all.send(ME, one, &Sender { who: who(7), to: None, rights: &rights }, 0, |_| true);
+        assert_eq!((sent, receive(&mut all, ME, two, 9).is_ok()), (Ok(0), kind == SocketKind::Packets));
+    }
+    assert_eq!(all.unsettled(&[10, 11]), [11]);
+}
+
+#[test]
+fn who_only_looked_cannot_claim_and_a_terminal_is_no_ticket() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Packets, who(7)).unwrap();
+    let rights = [right(Origin::Files, 10), right(Origin::Console, 11)];
+    send(&mut all, ME, one, &rights).unwrap();
+    let look = ReceiveOptions { room: 9, rights: 9, peek: true };
+    assert_eq!(all.receive(ME, two, look, |_, _| true).unwrap().rights, rights);
+    all.claimed(ME, &[10]);
+    assert_eq!((all.take_settled(), all.unsettled(&[10, 11])), (vec![], vec![10]), "it is still there");
+    assert_eq!(receive(&mut all, ME, two, 9).unwrap(), rights);
+    // It stays its receiver's when others end.
+    all.remove_clients(CHILD..=CHILD, |_| true);
+    assert_eq!(all.take_settled(), []);
+    all.claimed(ME, &[10, 11]);
+    assert_eq!((all.take_settled(), all.unsettled(&[10])), (vec![(Origin::Files, 10)], vec![]));
+}
+
+#[test]
+fn what_is_written_is_told_with_its_writer() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Stream, who(3)).unwrap();
+    *all.sockets(ME, two).unwrap().tells_sender(two).unwrap() = true;
+    assert_eq!(write(&mut all, ME, one, b"x"), Ok(1));
+    let options = ReceiveOptions { room: 9, rights: 0, peek: false };
+    assert_eq!(all.receive(ME, two, options, |_, _| true).unwrap().sender, Some(who(7)));
+}
+
+/// Two ends that only each other's messages hold go, whether they were closed or their program
+/// ended.
+#[test]
+fn ends_that_only_each_other_hold_go_at_once() {
+    for is_closed in [true, false] {
+        let mut all = Descriptions::default();
+        let (one, two) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
+        send(&mut all, ME, one, &[right(Origin::Process, one)]).unwrap();
+        send(&mut all, ME, two, &[right(Origin::Process, two)]).unwrap();
+        if is_closed {
+            all.close(ME, one).unwrap();
+            assert_eq!(all.all.len(), 2, "it can be received at the other");
+            all.close(ME, two).unwrap();
+        } else {
+            all.remove_clients(ME..=ME, |_| true);
+        }
+        assert!(all.all.is_empty(), "closed: {is_closed}");
+    }
+}
+
+#[test]
+fn there_is_word_of_tickets_and_of_lines_alike() {
+    let mut all = Descriptions::default();
+    let log = LocalAddress { file: Some(7), name: b"/dev/log".to_vec() };
+    // Its ids are no other's, whenever it comes.
+    let (one, two) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
+    all.event(ME, 0, false).unwrap();
+    all.open_log(7);
+    let (three, four) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
+    for (from, to) in [(one, two), (three, four), (four, three)] {
+        assert_eq!((write(&mut all, ME, from, b"x"), read(&mut all, ME, to, 9)), (Ok(1), Ok(b"x".to_vec())));
+    }
+    assert!(!all.has_word());
+    for kind in [SocketKind::Datagram, SocketKind::Stream] {
+        let speaker = all.socket(ME, kind, who(7)).unwrap();
+        all.connect(ME, speaker, &log, who(7)).unwrap();
+        assert_eq!(write(&mut all, ME, speaker, b"said\n"), Ok(5));
+        assert!(all.has_word());
+        assert_eq!((all.take_logged(), all.has_word()), (vec![(7, String::from("said"))], false));
+    }
+    all.lose(&[right(Origin::Files, 3)]);
+    assert!(all.has_word() && all.has_news());
+    assert_eq!((all.take_settled(), all.has_word()), (vec![(Origin::Files, 3)], false));
+}

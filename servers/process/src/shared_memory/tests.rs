@@ -34,6 +34,10 @@ fn a_key_leads_to_one_segment_and_its_size_and_bits_are_judged() {
     assert_eq!(find(&mut memory, caller, SegmentWish { is_new: true, ..wish(8, 1) }), Err(SegmentError::Exists));
     assert_eq!(find(&mut memory, caller, wish(8, 5001)), Err(SegmentError::Invalid));
     assert_eq!((find(&mut memory, caller, only), find(&mut memory, caller, wish(8, 0))), (Ok(id), Ok(id)));
+    assert_eq!(find(&mut memory, caller, wish(8, 5000)), Ok(id), "as large as it is");
+    let told = memory.state(caller, SegmentName::Id(id)).unwrap();
+    assert_eq!((told.owner, told.creator, told.creator_process), ([5, 105], [5, 105], 2));
+    assert_eq!((told.bytes, told.changed_s, told.attached_s), (5000, 9, 0));
     // Each private one is another.
     let private = find(&mut memory, caller, SegmentWish { creates: false, ..wish(KEY_PRIVATE, 1) }).unwrap();
     assert!(private != id && find(&mut memory, caller, wish(KEY_PRIVATE, 1)).unwrap() != private);
@@ -49,6 +53,11 @@ fn a_key_leads_to_one_segment_and_its_size_and_bits_are_judged() {
     memory.change(caller, id, set(0o640)).unwrap();
     assert!(memory.attach(of(&fellow), id, false).is_ok() && memory.attach(of(&other), id, false).is_err());
     assert_eq!(memory.attach(of(&fellow), id, true), Err(SegmentError::Denied));
+    let asks = |memory: &mut SharedMemory, mode| find(memory, of(&fellow), SegmentWish { mode, ..only });
+    assert_eq!([0o400, 0o040, 0o004, 0o444].map(|mode| asks(&mut memory, mode)), [Ok(id); 4]);
+    for mode in [0o200, 0o020, 0o002, 0o660, 0o066, 0o606, 0o666] {
+        assert_eq!(asks(&mut memory, mode), Err(SegmentError::Denied), "{mode:o}: whichever bits ask");
+    }
     memory.change(of(&root), id, set(0o004)).unwrap();
     assert_eq!(memory.attach(caller, id, false), Err(SegmentError::Denied), "what others may, the owner may not");
     assert!(memory.attach(of(&other), id, false).is_ok());
@@ -160,4 +169,25 @@ fn memory_without_a_name_is_had_by_who_knows_its_number_and_goes_with_the_last()
     assert!(memory.ended(3, 9).is_empty() && memory.detach(2, number, 9).is_empty());
     assert_eq!(memory.ended(4, 9), [77, 78]);
     assert_eq!(memory.join(2, number), Err(SegmentError::Invalid));
+}
+
+/// Who made a segment may do with it as before, and so may its group, whoever owns it now.
+#[test]
+fn a_segment_is_its_creators_and_its_owners() {
+    let (mut memory, mary, john) = (SharedMemory::default(), user(5), user(6));
+    let id = of(&mut memory, 8, 1, &mary);
+    fn caller(identity: &Identity) -> Caller<'_> {
+        Caller { process: 3, identity, now_s: 9 }
+    }
+    memory.change(caller(&mary), id, SegmentChange::Set { owner: [6, 106], mode: 0o640 }).unwrap();
+    for identity in [&mary, &john] {
+        assert!(memory.attach(caller(identity), id, true).is_ok());
+        assert_eq!(memory.change(caller(identity), id, SegmentChange::Lock(true)), Ok(vec![]));
+    }
+    for group in [105, 106] {
+        let fellow = Identity { others: vec![group], ..user(7) };
+        assert!(memory.attach(caller(&fellow), id, false).is_ok());
+        assert_eq!(memory.attach(caller(&fellow), id, true), Err(SegmentError::Denied));
+    }
+    assert_eq!(memory.attach(caller(&user(7)), id, false), Err(SegmentError::Denied));
 }

@@ -291,3 +291,187 @@ fn what_is_sent_to_the_log_is_lines_of_it() {
     assert_eq!(all.all.len(), 2);
     is_sound(&all);
 }
+
+/// A part of a stream is taken where it fits, of a message all or nothing.
+#[test]
+fn a_stream_fills_the_room_there_is_and_a_message_does_not() {
+    for kind in [SocketKind::Stream, SocketKind::Packets] {
+        let mut all = pair(kind);
+        assert_eq!(send(&mut all, A, &[1; MESSAGE_MAX]), Ok(MESSAGE_MAX));
+        let left = CAPACITY_BYTES - MESSAGE_MAX - 2 * MESSAGE_COST;
+        let expected = if kind == SocketKind::Stream { Ok(left) } else { Err(Error::WouldBlock) };
+        assert_eq!(send(&mut all, A, &[2; MESSAGE_MAX]), expected);
+        is_sound(&all);
+    }
+}
+
+/// Who sends little at a time finds the same room.
+#[test]
+fn small_pieces_of_a_stream_are_joined_unless_they_are_of_two_senders() {
+    for (size, count) in [(1, 10_000), (100, 1000)] {
+        let mut all = pair(SocketKind::Stream);
+        (0..count).for_each(|_| assert_eq!(send(&mut all, A, &vec![1; size]), Ok(size)));
+        assert!(all.all[&B].incoming.iter().all(|message| message.bytes.len() <= JOINED_MAX));
+        is_sound(&all);
+    }
+    let mut all = pair(SocketKind::Stream);
+    *all.tells_sender(B).unwrap() = true;
+    for (process, bytes) in [(1, b"one"), (2, b"two"), (2, b"too")] {
+        let put = |into: &mut [u8]| {
+            into.copy_from_slice(bytes);
+            true
+        };
+        let sender = Sender { who: who(process), ..Sender::default() };
+        assert_eq!(all.send(A, &sender, 3, put), Ok(3));
+    }
+    for (process, bytes) in [(1, &b"one"[..]), (2, b"twotoo")] {
+        let (got, told) = taken(&mut all, B, 9, false).unwrap();
+        assert_eq!((&got[..], told.sender), (bytes, Some(who(process))));
+    }
+}
+
+#[test]
+fn a_read_of_a_stream_takes_as_many_pieces_as_fit() {
+    for tells_sender in [false, true] {
+        let mut all = pair(SocketKind::Stream);
+        *all.tells_sender(B).unwrap() = tells_sender;
+        let bytes: Vec<_> = (0..9000).map(|at| (at % 251) as u8).collect();
+        bytes.chunks(3000).for_each(|part| assert_eq!(send(&mut all, A, part), Ok(3000)));
+        assert_eq!(receive(&mut all, B, 7000).unwrap(), bytes[..7000]);
+        assert_eq!(receive(&mut all, B, 7000).unwrap(), bytes[7000..]);
+        is_sound(&all);
+    }
+}
+
+#[test]
+fn a_message_says_whether_some_of_its_rights_were_not_taken() {
+    let mut all = pair(SocketKind::Packets);
+    let right = |token| Right { origin: contracts::descriptions::Origin::Files, token, note: 0 };
+    for (wanted, lost) in [(2, vec![]), (1, vec![right(2)]), (0, vec![right(1), right(2)])] {
+        let rights = [right(1), right(2)];
+        all.send(A, &Sender { rights: &rights, ..Sender::default() }, 0, |_| true).unwrap();
+        let options = ReceiveOptions { room: 9, rights: wanted, peek: false };
+        let got = all.receive(B, options, |_, _| true).unwrap();
+        assert_eq!((got.rights.len(), got.lost_rights), (wanted, wanted < 2));
+        assert_eq!(core::mem::take(&mut all.lost), lost);
+    }
+}
+
+/// Those who poll are told when a message of any size fits again, once, and nobody else.
+#[test]
+fn who_polls_for_room_is_told_when_there_is_again() {
+    for kind in [SocketKind::Stream, SocketKind::Packets, SocketKind::Datagram] {
+        let mut all = pair(kind);
+        (10..12).for_each(|id| all.add(id, kind, who(7)));
+        all.join([10, 11]);
+        let other = if kind == SocketKind::Stream { SocketKind::Packets } else { SocketKind::Stream };
+        all.add(C, other, who(3));
+        all.all.get_mut(&C).unwrap().state = State::Connected(B);
+        send(&mut all, A, &[1; 1000]).unwrap();
+        assert_ne!(all.ready(A) & ready::WRITE, 0, "little waits");
+        (0..14).for_each(|_| _ = send(&mut all, A, &[1; 5000]).unwrap());
+        assert_eq!(all.ready(A) & ready::WRITE, 0);
+        all.changed.clear();
+        while all.ready(A) & ready::WRITE == 0 {
+            assert_eq!(all.changed, []);
+            receive(&mut all, B, 5000).unwrap();
+        }
+        assert_eq!(core::mem::take(&mut all.changed), [A]);
+        receive(&mut all, B, 5000).unwrap();
+        assert_eq!(all.changed, [], "there was room before");
+    }
+}
+
+#[test]
+fn names_have_a_longest_and_who_asks_for_none_gets_one_that_is_free() {
+    let mut all = Sockets::default();
+    (1..=6).for_each(|id| all.add(id, SocketKind::Datagram, who(1)));
+    let of_length = |length| LocalAddress { file: None, name: vec![b'x'; length] };
+    assert_eq!(all.bind(1, of_length(LOCAL_NAME_MAX + 1)), Err(Error::NameTooLong));
+    assert_eq!(all.bind(1, of_length(LOCAL_NAME_MAX)), Ok(()));
+    let mut chosen = |id| {
+        all.bind(id, LocalAddress::default()).unwrap();
+        all.names(id).unwrap().0
+    };
+    assert_eq!([2, 3, 4].map(&mut chosen), ["00001", "00002", "00003"].map(named));
+    all.last_name = 0xf_ffff;
+    let mut chosen = |id| {
+        all.bind(id, LocalAddress::default()).unwrap();
+        all.names(id).unwrap().0
+    };
+    assert_eq!([5, 6].map(&mut chosen), ["00000", "00004"].map(named), "after the last comes the first that is free");
+}
+
+#[test]
+fn an_address_is_for_datagrams() {
+    let mut all = Sockets::default();
+    [A, B].into_iter().for_each(|id| all.add(id, SocketKind::Datagram, who(id as u32)));
+    all.bind(A, named("a")).unwrap();
+    all.bind(B, named("b")).unwrap();
+    all.connect(A, &named("b"), who(1), NEW).unwrap();
+    assert_eq!(send_to(&mut all, B, Some(&named("a")), b"from its peer"), Ok(13));
+    // One that is connected does not end with its peer.
+    all.connect(B, &named("a"), who(1), NEW).unwrap();
+    all.close(A);
+    assert_eq!(all.ready(B), ready::WRITE);
+    assert_eq!(send(&mut all, B, b"x"), Err(Error::ConnectionRefused));
+    assert_eq!(send(&mut all, B, b"x"), Err(Error::NotConnected));
+
+    let mut all = pair(SocketKind::Stream);
+    assert_eq!(send_to(&mut all, A, Some(&named("b")), b"x"), Err(Error::AlreadyConnected));
+    all.close(B);
+    assert_eq!(send_to(&mut all, A, Some(&named("b")), b"x"), Err(Error::AlreadyConnected));
+    all.add(C, SocketKind::Stream, who(3));
+    assert_eq!(send_to(&mut all, C, Some(&named("b")), b"x"), Err(Error::NotSupported));
+    assert_eq!(send(&mut all, C, b"x"), Err(Error::NotConnected));
+}
+
+#[test]
+fn what_is_not_connected_has_nothing_to_receive() {
+    let mut all = Sockets::default();
+    let kinds = [SocketKind::Stream, SocketKind::Packets, SocketKind::Datagram];
+    (1..).zip(kinds).for_each(|(id, kind)| all.add(id, kind, who(1)));
+    let outcomes = [Error::Invalid, Error::NotConnected, Error::WouldBlock];
+    assert_eq!([1, 2, 3].map(|id| receive(&mut all, id, 9).unwrap_err()), outcomes);
+    assert_eq!(
+        [1, 2, 3].map(|id| all.ready(id)),
+        [ready::WRITE | ready::HANGUP, ready::WRITE | ready::HANGUP, ready::WRITE]
+    );
+    assert_eq!([1, 2, 3].map(|id| all.is_listening(id)), [Ok(false); 3]);
+    for (id, name) in [(1, "a"), (2, "b")] {
+        all.bind(id, named(name)).unwrap();
+        all.listen(id, 1, who(7)).unwrap();
+        assert_eq!((all.is_listening(id), all.peer_owner(id)), (Ok(true), Ok(who(7))));
+    }
+    assert_eq!([1, 2].map(|id| receive(&mut all, id, 9).unwrap_err()), outcomes[..2]);
+    assert_eq!(all.is_listening(9), Err(Error::BadId));
+}
+
+#[test]
+fn who_reads_no_more_tells_the_other_that_it_writes_in_vain() {
+    let mut all = pair(SocketKind::Stream);
+    assert_eq!(all.ready(B), ready::WRITE);
+    send(&mut all, A, b"x").unwrap();
+    assert_eq!(all.ready(B), ready::READ | ready::WRITE);
+    receive(&mut all, B, 9).unwrap();
+    all.changed.clear();
+    all.shutdown(B, Shutdown::Read).unwrap();
+    assert_eq!(all.changed, [B, A]);
+    assert_eq!(all.ready(B), ready::READ | ready::WRITE | ready::READ_HANGUP);
+    assert_eq!((receive(&mut all, B, 9), send(&mut all, A, b"x")), (Ok(vec![]), Err(Error::BrokenPipe)));
+    assert_eq!((send(&mut all, B, b"back"), receive(&mut all, A, 9)), (Ok(4), Ok(b"back".to_vec())));
+    all.shutdown(B, Shutdown::Write).unwrap();
+    assert_eq!(all.ready(B) & ready::HANGUP, ready::HANGUP, "both directions are over");
+    assert_eq!((receive(&mut all, A, 9), all.take_error(A)), (Ok(vec![]), Ok(None)));
+}
+
+/// A packet without bytes that nobody read breaks no connection.
+#[test]
+fn only_bytes_that_nobody_read_break_a_connection() {
+    for (sent, error) in [(&b""[..], None), (b"x", Some(Error::ConnectionReset))] {
+        let mut all = pair(SocketKind::Packets);
+        send(&mut all, A, sent).unwrap();
+        all.close(B);
+        assert_eq!(all.take_error(A), Ok(error));
+    }
+}

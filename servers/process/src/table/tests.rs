@@ -385,3 +385,138 @@ fn a_user_has_so_many_processes_and_root_all() {
     table.wait(own, Target::Any, ENDED, true);
     assert_eq!(within(&table, [1, 2]), [Err(ProcessError::TooMany), Ok(())]);
 }
+
+/// An id that a process, a group, a session or a branch bears is no new process's, though its
+/// first bearer is gone.
+#[test]
+fn an_id_that_anything_bears_is_given_to_nobody() {
+    enum Bears {
+        Process,
+        Group,
+        Session,
+        Branch,
+    }
+    for bears in [Bears::Process, Bears::Group, Bears::Session, Bears::Branch] {
+        let mut table = Table::default();
+        table.add_first(1, 1 << 32);
+        let first = child(&mut table, FIRST, 2);
+        let other = match bears {
+            Bears::Process => first,
+            Bears::Group => {
+                table.set_group(first, 0, 0).unwrap();
+                let other = child(&mut table, first, 3);
+                assert_eq!(table.groups(other, 0), Ok((first, FIRST)));
+                other
+            }
+            Bears::Session => {
+                table.new_session(first).unwrap();
+                let other = child(&mut table, first, 3);
+                table.set_group(other, 0, 0).unwrap();
+                assert_eq!(table.groups(other, 0), Ok((other, first)));
+                other
+            }
+            Bears::Branch => {
+                assert!(table.describe(first, "other", "").is_some());
+                child(&mut table, first, 3)
+            }
+        };
+        if other != first {
+            table.end(first, Ended::Exited(0)).unwrap();
+            assert_eq!(table.wait(FIRST, Target::Process(first), ENDED, true), found_ended(first));
+        }
+        table.last_id = first - 1;
+        let next = table.prepare(FIRST, 9, 9 << 32).unwrap();
+        assert_eq!(next, other + 1);
+        assert_eq!(table.prepare(FIRST, 10, 10 << 32), Ok(next + 1));
+    }
+}
+
+fn found_ended(process: ProcessId) -> Waited {
+    found(process, ChildState::Ended(Ended::Exited(0)))
+}
+
+#[test]
+fn a_child_has_not_what_its_parent_did() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let middle = child(&mut table, FIRST, 11);
+    let parent = child(&mut table, middle, 12);
+    table.set_group(middle, parent, 0).unwrap();
+    table.stop(parent, SIGSTOP).unwrap();
+    table.end(middle, Ended::Exited(0)).unwrap();
+    table.used(parent, 5);
+    let leaf = child(&mut table, parent, 13);
+    table.used(leaf, 7);
+    table.end(leaf, Ended::Exited(0)).unwrap();
+    table.wait(parent, Target::Any, ENDED, true);
+    table.parent_death(parent, Some(9)).unwrap();
+    table.set_end_signal(parent, 0);
+    let like = table.get(parent).unwrap();
+    assert!(like.is_adopted && like.stopped && like.news.is_some() && like.children_cpu_ns == 7);
+    let born = table.prepare(parent, 14, 14 << 32).unwrap();
+    let born = table.get(born).unwrap();
+    assert_eq!((born.parent, born.is_adopted, born.phase), (parent, false, Phase::Prepared));
+    assert_eq!((born.stopped, born.news, born.cpu_ns, born.children_cpu_ns), (false, None, 0, 0));
+    assert_eq!((born.end_signal, born.parent_death, born.group), (SIGCHLD, 0, parent));
+}
+
+#[test]
+fn who_is_or_acts_as_root_has_no_limit() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let own = child(&mut table, FIRST, 11);
+    for (ids, outcome) in [([7, 0, 0], Ok(())), ([0, 7, 0], Ok(())), ([7, 7, 0], Err(ProcessError::TooMany))] {
+        let [real, effective, saved] = ids;
+        table.processes.get_mut(&own).unwrap().identity.users = Ids { real, effective, saved };
+        assert_eq!(table.within(own, 1), outcome, "{ids:?}");
+    }
+}
+
+/// An heir that ignores SIGCHLD waits for none that it is left with; those of others stay.
+#[test]
+fn zombies_that_are_left_to_who_ignores_them_vanish() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let [parent, other] = [11, 12].map(|domain| child(&mut table, FIRST, domain));
+    for id in [parent, other] {
+        table.watch_children(id, false, true);
+    }
+    let [left, living] = [13, 14].map(|domain| child(&mut table, parent, domain));
+    let kept = child(&mut table, other, 15);
+    for id in [left, kept] {
+        table.end(id, Ended::Exited(0)).unwrap();
+    }
+    table.watch_children(FIRST, true, true);
+    table.end(parent, Ended::Exited(0)).unwrap();
+    assert_eq!(table.ids(0).collect::<Vec<_>>(), [FIRST, other, living, kept]);
+    assert_eq!(table.wait(other, Target::Any, ENDED, true), found_ended(kept));
+}
+
+#[test]
+fn own_group_is_the_callers() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let [one, two] = [11, 12].map(|domain| child(&mut table, FIRST, domain));
+    table.set_group(FIRST, two, 0).unwrap();
+    assert_eq!(table.signalled(FIRST, Target::OwnGroup), Ok(vec![FIRST, one]));
+    assert_eq!(table.signalled(two, Target::OwnGroup), Ok(vec![two]));
+    table.end(two, Ended::Exited(0)).unwrap();
+    assert_eq!(table.wait(FIRST, Target::OwnGroup, ENDED, true), Waited::None, "one lives");
+    assert_eq!(table.wait(FIRST, Target::Group(two), ENDED, true), found_ended(two));
+}
+
+#[test]
+fn who_has_ended_or_never_was_changes_nothing_of_itself() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let few = Capabilities { effective: 0, permitted: 1, ..Capabilities::default() };
+    table.set_groups(FIRST, vec![7, 8]).unwrap();
+    table.set_capabilities(FIRST, few).unwrap();
+    let own = &table.get(FIRST).unwrap().identity;
+    assert_eq!((&own.others[..], own.capabilities), (&[7, 8][..], few));
+    assert_eq!(table.set_groups(FIRST, vec![9]), Err(ProcessError::Denied));
+    assert_eq!(table.set_capabilities(FIRST, Capabilities::default()), Err(ProcessError::Denied));
+    assert_eq!(table.set_groups(9, vec![]), Err(ProcessError::NotFound));
+    assert_eq!(table.set_capabilities(9, few), Err(ProcessError::NotFound));
+    assert_eq!(table.parent_death(FIRST, Some(SIGNAL_LAST)), Ok(SIGNAL_LAST));
+}
