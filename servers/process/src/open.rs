@@ -293,6 +293,9 @@ impl Descriptions {
         if sent > 0 || self.sockets.kind(id)? != SocketKind::Stream {
             sender.rights.iter().for_each(|right| self.put_in_flight(right));
             self.release_lost();
+        } else {
+            // No byte of a stream, which carries nothing.
+            self.lose(sender.rights);
         }
         Ok(sent)
     }

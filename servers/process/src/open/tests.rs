@@ -455,7 +455,7 @@ fn what_goes_with_no_byte_is_on_its_way_in_a_message_only() {
         let sent = all.send(ME, one, &Sender { who: who(7), to: None, rights: &rights }, 0, |_| true);
         assert_eq!((sent, receive(&mut all, ME, two, 9).is_ok()), (Ok(0), kind == SocketKind::Packets));
     }
-    assert_eq!(all.unsettled(&[10, 11]), [11]);
+    assert_eq!((all.unsettled(&[10, 11]), all.take_settled()), (vec![11], vec![(Origin::Files, 10)]));
 }
 
 #[test]
