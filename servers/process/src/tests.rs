@@ -1,22 +1,30 @@
 //! The process server between spawn and clients that are played.
 
+mod first;
+mod opened;
 mod order;
+mod programs;
 mod segments;
+mod sockets;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::rc::Rc;
 
 use abi::DeathCause;
 use channel::{
-    CallError, ClientChannel, Layout, Peer, ServerChannel, Wiring, loopback, loopback_memory, loopback_wiring,
+    CallError, ClientChannel, Layout, Memory, Peer, ServerChannel, Wiring, client_id, loopback, loopback_memory,
+    loopback_wiring,
 };
-use contracts::descriptions::{DescriptionError, serve_descriptions};
-use contracts::process::{Ended, ProcessClient, ProcessError, SignalCause, Target, serve_process};
-use contracts::sockets::{Address, Family, LocalAddress, SocketKind, SocketsServer};
+use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
+use contracts::process::{
+    Ended, ProcessClient, ProcessError, ProcessEvent, ProcessId, SignalCause, Target, serve_process,
+};
+use contracts::sockets::{Address, Family, LocalAddress, SocketKind, SocketsClient, SocketsServer, serve_sockets};
 use contracts::spawn::{
-    Death, DomainId, LinuxDomain, MemoryId, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn,
+    DOMAINS_AT_ONCE, Death, DomainId, LinuxDomain, MemoryId, SpawnClient, SpawnError, SpawnEvents, SpawnServer,
+    serve_spawn,
 };
 use contracts::testing::{gives_to_the_newborn_only, is_sent, two_programs};
 use process_core::notices::Notice;
@@ -44,7 +52,20 @@ struct Fake {
     memory: RefCell<BTreeMap<MemoryId, (DomainId, u64)>>,
     room_pages: Cell<u64>,
     released: RefCell<Vec<MemoryId>>,
+    /// How the next wishes for a domain are refused, one after the other.
+    refuses: RefCell<VecDeque<SpawnError>>,
+    /// For which parent, and with how many pages to stay free, a domain was asked for.
+    asked: RefCell<Vec<(Option<DomainId>, u64)>>,
+    /// A domain is made in this time.
+    makes_in_ns: Cell<u64>,
+    started: RefCell<Vec<DomainId>>,
+    killed: RefCell<Vec<DomainId>>,
+    /// Who is to be thrown away runs already.
+    is_late: Cell<bool>,
 }
+
+/// The first domain that is made.
+const MADE: DomainId = 100;
 
 impl SpawnServer for Fake {
     async fn component(&self, _: &Peer, _: String, _: u64, _: u64) -> Result<DomainId, SpawnError> {
@@ -55,16 +76,31 @@ impl SpawnServer for Fake {
         Err(SpawnError::NotFound)
     }
 
-    async fn linux(&self, _: &Peer, _: Option<u32>, _: Option<DomainId>, _: u64) -> Result<LinuxDomain, SpawnError> {
-        Err(SpawnError::NoMemory)
+    async fn linux(
+        &self,
+        _: &Peer,
+        _: Option<u32>,
+        parent: Option<DomainId>,
+        spare: u64,
+    ) -> Result<LinuxDomain, SpawnError> {
+        runtime::sleep(self.makes_in_ns.get()).await;
+        let before = self.asked.borrow().len() as u64;
+        self.asked.borrow_mut().push((parent, spare));
+        if let Some(error) = self.refuses.borrow_mut().pop_front() {
+            return Err(error);
+        }
+        let domain = MADE + before;
+        Ok(LinuxDomain { domain, core: 0, client: client_id(domain as u32, 1), parent_handles: [5, 6] })
     }
 
-    async fn start(&self, _: &Peer, _: DomainId) -> Result<(), SpawnError> {
-        Err(SpawnError::NotFound)
+    async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        self.started.borrow_mut().push(domain);
+        Ok(())
     }
 
-    async fn kill(&self, _: &Peer, _: DomainId, _: u64) -> Result<(), SpawnError> {
-        Err(SpawnError::NotFound)
+    async fn kill(&self, _: &Peer, domain: DomainId, _: u64) -> Result<(), SpawnError> {
+        self.killed.borrow_mut().push(domain);
+        Ok(())
     }
 
     async fn begin_turns(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
@@ -74,12 +110,13 @@ impl SpawnServer for Fake {
 
     async fn discard(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
         self.discarded.borrow_mut().push(domain);
-        Ok(())
+        if self.is_late.get() { Err(SpawnError::Busy) } else { Ok(()) }
     }
 
     async fn domains(&self, peer: &Peer, from: DomainId) -> Result<Vec<DomainId>, SpawnError> {
         *self.peer.borrow_mut() = Some(peer.clone());
-        Ok(self.domains.borrow().iter().copied().filter(|domain| *domain >= from).collect())
+        let all = self.domains.borrow();
+        Ok(all.iter().copied().filter(|domain| *domain >= from).take(DOMAINS_AT_ONCE).collect())
     }
 
     async fn common(&self, _: &Peer, domain: DomainId, pages: u64, spare: u64) -> Result<MemoryId, SpawnError> {
@@ -102,8 +139,8 @@ impl SpawnServer for Fake {
         Ok(())
     }
 
-    async fn usage(&self, _: &Peer, _: DomainId) -> Result<(u64, u64), SpawnError> {
-        Err(SpawnError::NotFound)
+    async fn usage(&self, _: &Peer, domain: DomainId) -> Result<(u64, u64), SpawnError> {
+        Ok((domain, 10 * domain))
     }
 
     fn ready(&self, _: &Peer) {}
@@ -125,6 +162,99 @@ fn serve(fake: &Rc<Fake>) -> (Rc<Server>, SpawnClient) {
     let server = Rc::new(Server::new(spawn.clone(), opened, None));
     runtime::spawn(server.clone().listen());
     (server, spawn)
+}
+
+/// A program with its channels.
+struct Program {
+    id: ProcessId,
+    domain: DomainId,
+    process: ProcessClient,
+    descriptions: DescriptionsClient,
+    sockets: SocketsClient,
+    /// Of these channels in that order, as their monitor has it.
+    memory: [Memory; 3],
+}
+
+const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 320 << 10 };
+
+/// The ends of a fresh channel, of a peer of that name and set, and its memory.
+fn ends(name: &str, set: u32) -> (Rc<ClientChannel>, ServerChannel, Memory) {
+    let [client, served, memory] = loopback_memory(BULK);
+    let served = Wiring { peer: name.into(), peer_set: set, ..loopback_wiring(served, false) };
+    (ClientChannel::new(loopback_wiring(client, true)), ServerChannel::new(served), memory)
+}
+
+/// Another client of the contract, a component.
+fn component(server: &Rc<Server>, name: &str) -> ProcessClient {
+    let (client, served, _) = ends(name, 0);
+    server.opened.meet(served.peer());
+    runtime::spawn(serve_process(Rc::new(Service(server.clone())), served));
+    ProcessClient::new(client)
+}
+
+impl Program {
+    /// The channels of a process that the table has, or will have.
+    fn of(server: &Rc<Server>, id: ProcessId, domain: DomainId, set: u32) -> Program {
+        let (process, served, of_process) = ends("linux", set);
+        runtime::spawn(serve_process(Rc::new(Service(server.clone())), served));
+        let (descriptions, served, of_descriptions) = ends("linux", set);
+        server.opened.clients.add(&served);
+        runtime::spawn(serve_descriptions(server.opened.clone(), served));
+        let (sockets, served, of_sockets) = ends("linux", set);
+        runtime::spawn(serve_sockets(server.opened.clone(), served));
+        Program {
+            id,
+            domain,
+            process: ProcessClient::new(process),
+            descriptions: DescriptionsClient::new(descriptions),
+            sockets: SocketsClient::new(sockets),
+            memory: [of_process, of_descriptions, of_sockets],
+        }
+    }
+
+    /// The first program, which has said hello.
+    async fn first(server: &Rc<Server>) -> Program {
+        let first = Program::of(server, FIRST, DOMAIN, 1);
+        assert!(first.process.hello().await.is_ok());
+        first
+    }
+
+    /// A child that was made and runs, as servers know it by that number.
+    async fn child(&self, server: &Rc<Server>, number: u32) -> Program {
+        let domain = DomainId::from(number);
+        let id = server.table.borrow_mut().prepare(self.id, domain, client_id(number, 1)).unwrap();
+        let child = Program::of(server, id, domain, number);
+        child.process.here().unwrap();
+        runtime::take_in_all().await;
+        child
+    }
+
+    fn client(&self) -> u64 {
+        client_id(if self.id == FIRST { 1 } else { self.domain as u32 }, 1)
+    }
+
+    /// The next signal that it is told of.
+    async fn signal(&self) -> (u8, SignalCause) {
+        let event = self.process.next_event().await;
+        let ProcessEvent::SignalSent { number, cause } = event else { panic!("{event:?}") };
+        (number, cause)
+    }
+
+    /// Nothing more comes.
+    async fn hears_nothing(&self) {
+        let event = runtime::timeout(SOON_NS, self.process.next_event()).await;
+        assert!(event.is_err(), "{event:?}");
+    }
+
+    /// The kernel says that its domain is gone.
+    fn dies(&self, server: &Rc<Server>, cause: DeathCause, status: u64) {
+        let (domain, cause) = (self.domain, cause as u64);
+        server.domain_died(&Death { domain, cause, status, address: 0, rip: 0, cpu_ns: 5 });
+    }
+}
+
+fn denied<T, E>(error: E) -> Result<T, CallError<E>> {
+    Err(CallError::Server(error))
 }
 
 /// The user may press Ctrl-C, or end the tool, while the machine still boots.
