@@ -508,25 +508,29 @@ fn ends_that_only_each_other_hold_go_at_once() {
 
 #[test]
 fn there_is_word_of_tickets_and_of_lines_alike() {
-    let mut all = Descriptions::default();
     let log = LocalAddress { file: Some(7), name: b"/dev/log".to_vec() };
     // Its ids are no other's, whenever it comes.
-    let (one, two) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
-    all.event(ME, 0, false).unwrap();
-    all.open_log(7);
-    let (three, four) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
-    for (from, to) in [(one, two), (three, four), (four, three)] {
-        assert_eq!((write(&mut all, ME, from, b"x"), read(&mut all, ME, to, 9)), (Ok(1), Ok(b"x".to_vec())));
+    for is_first in [true, false] {
+        let mut all = Descriptions::default();
+        let event = if is_first { 0 } else { all.event(ME, 0, false).unwrap() };
+        let (one, two) = if is_first { (0, 0) } else { all.pair(ME, SocketKind::Stream, who(7)).unwrap() };
+        all.open_log(7);
+        let (three, four) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
+        assert!(event <= one && one <= two && two < three && three < four);
+        let pairs = [(one, two), (three, four), (four, three)];
+        for (from, to) in pairs.into_iter().filter(|(from, _)| *from != 0) {
+            assert_eq!((write(&mut all, ME, from, b"x"), read(&mut all, ME, to, 9)), (Ok(1), Ok(b"x".to_vec())));
+        }
+        assert!(!all.has_word());
+        for kind in [SocketKind::Datagram, SocketKind::Stream] {
+            let speaker = all.socket(ME, kind, who(7)).unwrap();
+            all.connect(ME, speaker, &log, who(7)).unwrap();
+            assert_eq!(write(&mut all, ME, speaker, b"said\n"), Ok(5));
+            assert!(all.has_word());
+            assert_eq!((all.take_logged(), all.has_word()), (vec![(7, String::from("said"))], false));
+        }
+        all.lose(&[right(Origin::Files, 3)]);
+        assert!(all.has_word() && all.has_news());
+        assert_eq!((all.take_settled(), all.has_word()), (vec![(Origin::Files, 3)], false));
     }
-    assert!(!all.has_word());
-    for kind in [SocketKind::Datagram, SocketKind::Stream] {
-        let speaker = all.socket(ME, kind, who(7)).unwrap();
-        all.connect(ME, speaker, &log, who(7)).unwrap();
-        assert_eq!(write(&mut all, ME, speaker, b"said\n"), Ok(5));
-        assert!(all.has_word());
-        assert_eq!((all.take_logged(), all.has_word()), (vec![(7, String::from("said"))], false));
-    }
-    all.lose(&[right(Origin::Files, 3)]);
-    assert!(all.has_word() && all.has_news());
-    assert_eq!((all.take_settled(), all.has_word()), (vec![(Origin::Files, 3)], false));
 }

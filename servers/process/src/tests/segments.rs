@@ -63,3 +63,21 @@ fn parts_are_made_once_and_released_with_the_last_program_that_has_them() {
         assert_eq!(first.segments().await.unwrap().0.segments, 0);
     });
 }
+
+#[test]
+fn a_segment_tells_the_second_of_its_last_change() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake::default());
+        let (server, _spawn) = begin(&fake);
+        let first = program(&server, 1);
+        runtime::sleep(7 * SOON_NS).await;
+        let wish = SegmentWish { key: 8, bytes: 1, creates: true, is_new: true, mode: 0o600 };
+        let id = first.segment(wish).await.unwrap();
+        let told = first.segment_state(SegmentName::Id(id)).await.unwrap();
+        assert_eq!((told.changed_s, told.attached_s), (7, 0));
+        runtime::sleep(2 * SOON_NS).await;
+        first.attach_segment(id, true).await.unwrap();
+        let told = first.segment_state(SegmentName::Id(id)).await.unwrap();
+        assert_eq!((told.changed_s, told.attached_s), (7, 9));
+    });
+}
