@@ -121,12 +121,13 @@ fn programs_have_a_line_a_second_each_and_too_many_have_one_together() {
         log.tell("one more", "x");
         // From here on each is held back.
         log.tell("yet one", "y");
+        log.tell("another", "y");
         log.tell("p5", "z");
         log.end();
     });
     assert_eq!(lines.len(), 67);
     assert_eq!(lines[63..65], ["log of p63: x", "log of one more: x"]);
-    assert_eq!(lines[65..], ["log of yet one: y", "log of p5: z"]);
+    assert_eq!(lines[65..], ["log of another: y (and 1 more in this second)", "log of p5: z"]);
 }
 
 /// How a domain ended, as the kernel tells it, is how its process ended.
