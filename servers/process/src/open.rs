@@ -26,10 +26,10 @@ use contracts::process::{Credentials, ProcessId, TimerStart, TimerState};
 use contracts::sockets::{LocalAddress, Received, SocketKind};
 use counter::{BYTES, Counter, Refused};
 
-use crate::pipe::{self, ATOMIC_BYTES, Pipe, Room};
+use crate::pipe::{self, Pipe, Room};
 use crate::sockets::{ReceiveOptions, Sender, Sockets};
 use crate::timer::{Now, Timers};
-use pipes::{End, Named};
+use pipes::{End, Named, of_reader, of_writer};
 
 /// Pipes at once. With what they may hold this bounds the server's memory for them to 13.25 MiB of
 /// its 16.
@@ -687,16 +687,6 @@ impl Descriptions {
         let theirs = self.tickets.extract_if(.., |_, (_, receiver)| is_theirs(receiver));
         self.settled.extend(theirs.map(|(ticket, (origin, _))| (origin, ticket)));
     }
-}
-
-fn of_reader(pipe: &Pipe) -> u32 {
-    let data = if pipe.held() > 0 { ready::READ } else { 0 };
-    data | if pipe.writers_gone { ready::HANGUP } else { 0 }
-}
-
-fn of_writer(pipe: &Pipe) -> u32 {
-    let room = if pipe.writable(ATOMIC_BYTES) == Room::Wait { 0 } else { ready::WRITE };
-    room | if pipe.readers_gone { ready::ERROR } else { 0 }
 }
 
 #[cfg(test)]

@@ -174,6 +174,18 @@ impl Descriptions {
     }
 }
 
+/// What holds of who may read.
+pub(super) fn of_reader(pipe: &Pipe) -> u32 {
+    let data = if pipe.held() > 0 { ready::READ } else { 0 };
+    data | if pipe.writers_gone { ready::HANGUP } else { 0 }
+}
+
+/// What holds of who may write.
+pub(super) fn of_writer(pipe: &Pipe) -> u32 {
+    let room = if pipe.writable(pipe::ATOMIC_BYTES) == Room::Wait { 0 } else { ready::WRITE };
+    room | if pipe.readers_gone { ready::ERROR } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{CHILD, ME, read, write};
