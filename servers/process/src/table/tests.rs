@@ -506,7 +506,7 @@ fn own_group_is_the_callers() {
 }
 
 #[test]
-fn who_has_ended_or_never_was_changes_nothing_of_itself() {
+fn a_process_that_there_is_changes_itself_within_what_it_may() {
     let mut table = Table::default();
     table.add_first(10, 10 << 32);
     let few = Capabilities { effective: 0, permitted: 1, ..Capabilities::default() };

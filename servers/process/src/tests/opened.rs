@@ -175,7 +175,7 @@ fn a_watcher_is_told_once_of_what_it_watches() {
         first.read(reads, 9, false).await.unwrap();
         // Who closes it watches no more.
         first.watch(reads, ready::READ).await;
-        let held = client_of(&server, &first, &child, reads);
+        let held = inherits(&server, &first, &child, reads);
         first.descriptions.close(reads).await.unwrap();
         first.write(writes, b"x", false).await.unwrap();
         first.is_told_nothing().await;
@@ -184,7 +184,7 @@ fn a_watcher_is_told_once_of_what_it_watches() {
 }
 
 /// The child has all that its parent has.
-fn client_of(server: &Rc<Server>, parent: &Program, child: &Program, id: DescriptionId) -> DescriptionId {
+fn inherits(server: &Rc<Server>, parent: &Program, child: &Program, id: DescriptionId) -> DescriptionId {
     server.opened.act(|table| table.inherit(parent.client(), child.client()));
     id
 }
@@ -202,7 +202,7 @@ fn a_program_that_ended_watches_nothing_and_holds_nothing() {
             let (server, first, _spawn) = one().await;
             let (reads, writes) = first.process.pipe().await.unwrap();
             let child = first.child(&server, 20).await;
-            client_of(&server, &first, &child, reads);
+            inherits(&server, &first, &child, reads);
             first.descriptions.close(writes).await.unwrap();
             first.watch(reads, ready::READ).await;
             child.watch(reads, ready::READ).await;
