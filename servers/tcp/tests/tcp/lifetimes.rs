@@ -6,6 +6,7 @@ use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::sockets::{ConnectionInfo, Shutdown, SocketOption, SocketOptionName};
 use packet::Span;
 use smoltcp::wire::{Ipv4Packet, TcpPacket, TcpSeqNumber};
+use std::net::Ipv4Addr;
 use tcp::record::Phase;
 use tcp::segment::{Pair, Segment, acknowledgement};
 
@@ -287,6 +288,83 @@ fn what_a_program_may_know_counts_milliseconds_and_bytes_that_did_not_leave() {
     assert!(0 < on_the_way && on_the_way < written);
     assert_eq!(told.unsent_bytes as usize, written - on_the_way);
     assert_eq!(told.segments_on_the_way as usize, on_the_way.div_ceil(told.segment_bytes as usize));
+}
+
+/// A stranger who knows the ends but no number (RFC 5961, section 3.2).
+#[test]
+fn a_reset_from_outside_the_window_ends_nothing() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.client.write(client, b"question").unwrap();
+    let question = net.client.turn(net.now_ns).pop().unwrap();
+    let mut reset = question.clone();
+    let mut tcp = TcpPacket::new_unchecked(&mut reset[20..]);
+    tcp.set_rst(true);
+    tcp.set_seq_number(TcpSeqNumber(seen(&question).sequence.wrapping_sub(99) as i32));
+    repair(&mut reset);
+    said(&mut net.server, &reset, net.now_ns);
+    assert_eq!(net.server.read(server, 9), Err(DescriptionError::WouldBlock));
+    net.server.deliver(&question, net.now_ns);
+    assert_eq!(net.server.read(server, 9), Ok(b"question".to_vec()));
+    assert_eq!(net.server.write(server, b"answer"), Ok(6));
+    net.settle();
+    assert_eq!(net.client.read(client, 9), Ok(b"answer".to_vec()));
+}
+
+#[test]
+fn bytes_that_come_twice_are_counted_once() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.client.write(client, b"question").unwrap();
+    let question = net.client.turn(net.now_ns).pop().unwrap();
+    for _ in 0..3 {
+        said(&mut net.server, &question, net.now_ns);
+        net.now_ns += MS;
+    }
+    assert_eq!(info(&mut net.server, server, net.now_ns).bytes_received, 8);
+}
+
+#[test]
+fn only_a_syn_alone_opens_a_connection() {
+    let mut net = Net::new();
+    net.server.listen(80);
+    net.client.connect(SERVER, 80, net.now_ns);
+    let first = net.client.turn(net.now_ns).pop().unwrap();
+    for (is_syn, acknowledges, resets) in [(false, true, false), (true, true, false), (true, false, true)] {
+        let mut packet = first.clone();
+        let mut tcp = TcpPacket::new_unchecked(&mut packet[20..]);
+        tcp.set_syn(is_syn);
+        tcp.set_ack(acknowledges);
+        tcp.set_rst(resets);
+        repair(&mut packet);
+        let before = net.server.sockets.tcp.counters().no_socket;
+        let answers = said(&mut net.server, &packet, net.now_ns);
+        assert!(answers.iter().all(|answer| answer.reset) && answers.is_empty() == resets);
+        assert_eq!(net.server.sockets.tcp.counters().no_socket - before, 1);
+    }
+    assert_eq!(net.server.sockets.tcp.records().count(), 0);
+}
+
+#[test]
+fn nobodys_address_and_no_networks_are_no_hosts() {
+    let mut server = Machine::new(SERVER);
+    let (own, nobody) = (Ipv4Addr::from(SERVER), Ipv4Addr::UNSPECIFIED);
+    for (address, bits, is_host) in [(own, 32, true), (own, 33, false), (nobody, 24, false), (own, 0, true)] {
+        server.sockets.tcp.set_host(Some((address, bits)));
+        assert_eq!(server.sockets.tcp.host().is_some(), is_host, "{address}/{bits}");
+    }
+}
+
+#[test]
+fn a_write_of_nothing_writes_nothing_at_once() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, _) = net.connection(listener, 80);
+    assert_eq!(net.server.write(server, b""), Ok(0));
+    while net.server.write(server, &[7; 9000]).is_ok() {}
+    assert_eq!((net.server.write(server, b""), net.server.write(server, b"x").is_err()), (Ok(0), true));
 }
 
 fn said_packets(machine: &mut Machine, packets: &[Vec<u8>], now_ns: u64) -> Vec<Vec<u8>> {
