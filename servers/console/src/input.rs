@@ -23,8 +23,6 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Input {
     pending: VecDeque<Entry>,
-    /// Entries of `pending` that end a line.
-    lines: usize,
     edited: Vec<u8>,
 }
 
@@ -61,7 +59,6 @@ impl Input {
         }
         self.pending.extend(self.edited.drain(..).map(|byte| Entry { byte: Some(byte), ends_line: false }));
         self.pending.push_back(Entry { byte: last, ends_line: true });
-        self.lines += 1;
         true
     }
 
@@ -78,21 +75,18 @@ impl Input {
     pub fn flush(&mut self) {
         self.pending.clear();
         self.edited.clear();
-        self.lines = 0;
     }
 
     /// The mode changed. What is being edited becomes readable in raw mode; what raw mode left
     /// counts as a line in canonical mode.
     pub fn change_mode(&mut self, canonical: bool) {
         if canonical {
-            if let Some(last) = self.pending.back_mut().filter(|last| !last.ends_line) {
+            if let Some(last) = self.pending.back_mut() {
                 last.ends_line = true;
-                self.lines += 1;
             }
         } else {
             self.pending.retain(|entry| entry.byte.is_some());
             self.pending.iter_mut().for_each(|entry| entry.ends_line = false);
-            self.lines = 0;
             let room = PENDING_MAX - self.pending.len();
             let edited = core::mem::take(&mut self.edited);
             self.pending.extend(edited.into_iter().take(room).map(|byte| Entry { byte: Some(byte), ends_line: false }));
@@ -105,7 +99,7 @@ impl Input {
         if !canonical {
             return Some(self.pending.len());
         }
-        let end = if self.lines == 0 { None } else { self.pending.iter().position(|entry| entry.ends_line) }?;
+        let end = self.pending.iter().position(|entry| entry.ends_line)?;
         Some(end + usize::from(self.pending[end].byte.is_some()))
     }
 
@@ -116,18 +110,14 @@ impl Input {
         while taken.len() < wanted {
             let Some(entry) = self.pending.pop_front() else { break };
             taken.extend(entry.byte);
-            if entry.ends_line {
-                self.lines -= 1;
-                if canonical {
-                    return taken;
-                }
+            if canonical && entry.ends_line {
+                return taken;
             }
         }
         // A line that ended with an end of file is over with its last byte, not with an empty read
         // after it.
         if !taken.is_empty() && self.pending.front().is_some_and(|entry| entry.byte.is_none()) {
             self.pending.pop_front();
-            self.lines -= 1;
         }
         taken
     }
@@ -163,6 +153,28 @@ mod tests {
         let mut input = typed(b"abc", None);
         assert_eq!(input.take(3, true), b"abc");
         assert_eq!(input.available(true), None);
+    }
+
+    #[test]
+    fn with_room_the_longest_line_can_be_ended() {
+        for held in PENDING_MAX - LINE_MAX - 3..PENDING_MAX - LINE_MAX + 3 {
+            let mut input = Input::default();
+            assert!((0..held).all(|_| input.raw(b'x')));
+            let has_room = input.has_room();
+            assert!((0..LINE_MAX).all(|_| input.edit(b'y')));
+            assert_eq!(input.end_line(Some(b'\n')), has_room, "{held} wait already");
+        }
+    }
+
+    #[test]
+    fn a_change_of_mode_brings_no_more_than_fits() {
+        let mut input = Input::default();
+        while input.raw(b'x') {}
+        input.change_mode(true);
+        assert!((0..10).all(|_| input.edit(b'y')));
+        input.take(3, true);
+        input.change_mode(false);
+        assert_eq!(input.available(false), Some(PENDING_MAX));
     }
 
     #[test]
