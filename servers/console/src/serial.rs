@@ -17,8 +17,6 @@ const DATA_READY: u64 = 1;
 const ENTRY: u64 = 0;
 /// Our badge bit for it.
 const BIT: u64 = 1 << runtime::OWN_BITS.start;
-/// Bytes taken before echo goes out: the receive queue of the chip.
-const PIECE_BYTES: usize = 16;
 
 /// Writes bytes, at most 4096. A line that is gone has nobody to tell.
 pub fn write(device: Handle, bytes: &[u8]) {
@@ -31,7 +29,7 @@ pub async fn receive(device: Device, console: alloc::rc::Rc<Console>) {
         return runtime::log!("the serial line gives no interrupts ({error:?}): no input");
     }
     loop {
-        drain(device.handle, &console).await;
+        console.drain(|| next(device.handle)).await;
         runtime::notified(BIT).await;
     }
 }
@@ -42,28 +40,11 @@ fn enable(device: Handle) -> Result<(), abi::Error> {
     sys::device_port_write(device, INTERRUPT_ENABLE, 1, RECEIVE_INTERRUPT)
 }
 
-/// Takes bytes until the chip has none. Without room in the terminal they stay there, and the
-/// sender waits.
-async fn drain(device: Handle, console: &Console) {
-    loop {
-        console.room().await;
-        let mut bytes = [0; PIECE_BYTES];
-        let mut count = 0;
-        while count < PIECE_BYTES
-            && sys::device_port_read(device, LINE_STATUS, 1).is_ok_and(|status| status & DATA_READY != 0)
-        {
-            let Ok(byte) = sys::device_port_read(device, DATA, 1) else { return };
-            bytes[count] = byte as u8;
-            count += 1;
-        }
-        if count == 0 {
-            return;
-        }
-        let mut taken = 0;
-        while taken < count {
-            taken += console.receive(&bytes[taken..count]);
-            console.room().await;
-        }
-        runtime::yield_now().await;
+/// The next byte that the chip holds.
+fn next(device: Handle) -> Option<u8> {
+    let status = sys::device_port_read(device, LINE_STATUS, 1).ok()?;
+    if status & DATA_READY == 0 {
+        return None;
     }
+    sys::device_port_read(device, DATA, 1).ok().map(|byte| byte as u8)
 }

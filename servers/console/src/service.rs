@@ -25,6 +25,8 @@ use crate::terminal::{Readable, Terminal, signal};
 pub use contracts::descriptions::TERMINAL;
 /// Output bytes processed at once; a tab may become eight, and the kernel takes 4096.
 const PIECE_BYTES: usize = 512;
+/// Bytes taken from the serial line before echo goes out: the receive queue of its chip.
+const LINE_PIECE_BYTES: usize = 16;
 /// Requests that may wait for the one under way.
 const REQUESTS_MAX: usize = 8;
 
@@ -242,6 +244,24 @@ impl Console {
     /// Waits until the terminal has room for more bytes from the line.
     pub async fn room(&self) {
         self.changed.until(|| self.terminal.borrow().has_room().then_some(())).await;
+    }
+
+    /// Takes from the line what `next` gives, until it gives none. Without room in the terminal it
+    /// is left there, and the sender waits.
+    pub async fn drain(&self, mut next: impl FnMut() -> Option<u8>) {
+        loop {
+            self.room().await;
+            let piece: Vec<u8> = (0..LINE_PIECE_BYTES).map_while(|_| next()).collect();
+            if piece.is_empty() {
+                return;
+            }
+            let mut taken = 0;
+            while taken < piece.len() {
+                taken += self.receive(&piece[taken..]);
+                self.room().await;
+            }
+            runtime::yield_now().await;
+        }
     }
 
     fn request(&self, request: Result<String, &'static str>) {
