@@ -108,10 +108,14 @@ impl Console {
             let count = match stream {
                 Stream::Terminal if self.terminal.borrow().is_stopped() => 0,
                 Stream::Terminal => self.show(streams, &bytes, request),
-                _ if streams.is_closed(out) || streams.is_broken() => return Some(Err(DescriptionError::BrokenPipe)),
+                _ if streams.is_closed(out) => return Some(Err(DescriptionError::BrokenPipe)),
                 _ => streams.write(out, &bytes, request, |count| count),
             };
-            (count > 0).then_some(Ok(count as u32))
+            match count {
+                0 if streams.is_broken() => Some(Err(DescriptionError::BrokenPipe)),
+                0 => None,
+                _ => Some(Ok(count as u32)),
+            }
         };
         match write() {
             Some(result) => result,
