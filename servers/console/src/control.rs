@@ -234,6 +234,16 @@ mod tests {
         assert_eq!(Command::parse("components"), Ok(Command::Components { dispatchers: false }));
         assert_eq!(Command::parse(" components  -d "), Ok(Command::Components { dispatchers: true }));
         assert_eq!(Command::parse("acct"), Ok(Command::Accounts));
+        assert_eq!(Command::parse("help"), Ok(Command::Help));
+        assert_eq!(Command::parse("chaos worker disk"), Ok(Command::Chaos(Chaos::Worker, "disk".into())));
+        for (wrong, remedy) in [
+            ("names", "names CONTRACT"),
+            ("core 1", "core N halt|run"),
+            ("chaos kill", "chaos kill|hang|block|fault|worker NAME"),
+            ("help me", "help lists them"),
+        ] {
+            assert!(Command::parse(wrong).is_err_and(|reason| reason.ends_with(remedy)), "{wrong}");
+        }
         assert_eq!(Command::parse("names crew"), Ok(Command::Names("crew".into())));
         assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
         assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));

@@ -107,7 +107,8 @@ mod tests {
             [2, 0, 0, 2, 2],
             "what a predecessor left at the terminal is not known"
         );
-        assert_eq!(written(&Settings::default(), "a\tbä").1.column(), 10);
+        let column = |text| written(&Settings::default(), text).1.column();
+        assert_eq!([column("a\tbä"), column("abc\x08\x08"), column("a\x08\x08b")], [10, 1, 1]);
     }
 
     #[test]

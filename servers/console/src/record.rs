@@ -145,6 +145,10 @@ mod tests {
             record[at] ^= 0x40;
         }
         assert_eq!(Kept::decode(&[0; RECORD_BYTES]), None);
+        for request in [Request::NONE, Request::new(Progress::Partial, b" chaos ki")] {
+            let kept = Kept { request, ..kept };
+            assert_eq!(Kept::decode(&kept.encode()), Some(kept));
+        }
         assert_eq!(Request::new(Progress::Partial, &[b'x'; 9999]).text().len(), REQUEST_BYTES);
     }
 }

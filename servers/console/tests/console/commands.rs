@@ -4,9 +4,12 @@ use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
 
-use channel::{Layout, Peer};
-use console_core::commands::{Commands, LIMIT_NS};
+use crate::service::{console, console_in, state};
+use channel::{ClientChannel, Layout, Peer, ServerChannel};
+use console_core::commands::{Answer, Commands, LIMIT_NS};
+use console_core::control::HELP;
 use console_core::ending::put_away;
+use console_core::record::{Kept, Progress, Request};
 use contracts::lookup::{CacheCounters, LookupClient, LookupError, LookupServer, serve_lookup};
 use contracts::names::Named;
 use contracts::storage::{CLOSE_LIMIT_NS, StorageClient, StorageError, StorageServer, serve_storage};
@@ -50,7 +53,7 @@ impl SupervisorServer for Fake {
         match (what, name.as_str()) {
             (Chaos::Kill, "ip") => Ok(Recovery { recovery_us: 812, generation: 2, noticed_us: 0 }),
             (Chaos::Block, "ip") => Ok(Recovery { recovery_us: 900, generation: 3, noticed_us: 165_000 }),
-            (Chaos::Hang, _) => pending().await,
+            (Chaos::Hang, _) | (_, "supervisor") => pending().await,
             (_, "tcp") => Err(SupervisorError::NotRestartable),
             _ => Err(SupervisorError::NotFound),
         }
@@ -110,15 +113,10 @@ impl SupervisorServer for Fake {
     }
 
     async fn serving(&self, _peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {
-        let line = ComponentLine {
-            name,
-            place: Place::Core(0),
-            generation: 2,
-            running: true,
-            pages: 1,
-            cpu_ns: 0,
-            last_recovery_us: 900,
-        };
+        // Of itself it does not know.
+        let last_recovery_us = if name == "supervisor" { 0 } else { 900 };
+        let (place, running) = (Place::Core(0), true);
+        let line = ComponentLine { name, place, generation: 2, running, pages: 1, cpu_ns: 0, last_recovery_us };
         Ok(line)
     }
 }
@@ -162,11 +160,12 @@ fn answers_tell_what_happened() {
         let commands = commands(true);
         let (lines, last) = commands.run("components").await.unwrap();
         assert_eq!((lines.len(), last.as_str()), (3, "3 components"));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(lines[1].starts_with("tcp ") && lines[1].contains(" cores: 0 ") && lines[1].contains("generation 3"));
-        assert!(lines[0].starts_with("ip ") && lines[0].contains(" core 1 "));
+        assert_eq!(words(&lines[0]), "ip core 1 generation 3 running 40 KiB 5 ms last recovery 812 us");
         assert!(lines[2].starts_with("crew ") && lines[2].contains(" cores: 2 "));
         let (lines, last) = commands.run("components -d").await.unwrap();
-        let lines: Vec<_> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let lines: Vec<_> = lines.iter().map(|line| words(line)).collect();
         let expected = [
             "ip core 1 serving 40 KiB 5000 us",
             "crew-0 core 0 starting 40 KiB 5000 us",
@@ -191,7 +190,6 @@ fn answers_tell_what_happened() {
         let (lines, last) = commands.run("cores").await.unwrap();
         assert_eq!((lines.len(), last.as_str()), (4, "4 cores"));
         assert!(lines[0].contains("28 KiB free; ram 1, domain 2"));
-        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&lines[0]).starts_with("core 0 monitor claimed by nobody programs 1234 us"));
         assert_eq!(words(&lines[1]), "core 1 kernel core claimed by webd programs 0 us");
         assert_eq!(words(&lines[2]), "core 2 program claimed by webd programs 42 us");
@@ -230,6 +228,85 @@ fn a_silent_or_missing_supervisor_is_an_answer() {
         assert!((LIMIT_NS..LIMIT_NS + 1_000_000_000).contains(&(runtime::now_ns() - before)));
         assert!(commands(false).run("components").await.unwrap_err().contains("no channel"));
         assert!(commands(false).run("names crew").await.unwrap_err().contains("no channel"));
+    });
+}
+
+/// What a command is answered when the supervisor is started again over it.
+async fn when_the_supervisor_restarts(line: &str) -> Answer {
+    let [client, first, second, monitor] = channel::loopback_memory(Layout::default());
+    let serve = |memory| serve_supervisor(Rc::new(Fake), ServerChannel::new(channel::loopback_wiring(memory, false)));
+    let life = runtime::spawn(serve(first));
+    let supervisor = SupervisorClient::new(ClientChannel::new(channel::loopback_wiring(client, true)));
+    let commands = Commands { supervisor: Box::new(move || Some(supervisor.clone())), ..commands(false) };
+    runtime::spawn(async move {
+        runtime::sleep(1_000_000).await;
+        runtime::abort(life);
+        monitor.raise_generation();
+        serve(second).await;
+    });
+    commands.run(line).await
+}
+
+#[test]
+fn a_supervisor_that_was_to_break_itself_is_asked_who_serves_now() {
+    let broken = runtime::testing::run(when_the_supervisor_restarts("chaos kill supervisor"));
+    assert_eq!(broken.unwrap().1, "killed supervisor; generation 2 serves");
+    let meanwhile = runtime::testing::run(when_the_supervisor_restarts("chaos hang disk"));
+    assert!(meanwhile.unwrap_err().starts_with("the supervisor does not answer"));
+}
+
+#[test]
+fn requests_are_answered_in_order_and_then_kept_no_more() {
+    runtime::testing::run(async {
+        let (console, line, states) = console();
+        runtime::spawn(Rc::new(commands(true)).answer_requests(console.clone()));
+        runtime::sleep(1_000_000).await;
+        console.receive(&[b"\x1e", [b'x'; 300].as_slice(), b"\n\x1e help\n\x1e core 1 halt\n"].concat());
+        console.receive(b"\x1e chaos kill ip\n");
+        runtime::sleep(1_000_000).await;
+        let answered = String::from_utf8(line.take()).unwrap();
+        let lines: Vec<_> = answered.lines().filter(|line| !line.is_empty()).collect();
+        assert!(lines.iter().all(|line| line.starts_with("\x1e ")));
+        let last = |begin: &str| lines.iter().position(|line| line.starts_with(begin)).unwrap();
+        assert_eq!(last("\x1e error the request is too long or no text"), 0);
+        assert_eq!(last("\x1e ok that is all"), 1 + HELP.len());
+        assert_eq!(last("\x1e error core 1 is in use"), 2 + HELP.len());
+        assert_eq!(last("\x1e ok killed ip; generation 2"), 3 + HELP.len());
+        assert_eq!(states.borrow().last().unwrap().request, Request::NONE);
+    });
+}
+
+#[test]
+fn a_request_of_which_a_predecessor_died_is_answered_first() {
+    runtime::testing::run(async {
+        let request = Request::new(Progress::UnderWay, b" chaos kill console");
+        let (console, line, states) = console_in(Kept { request, ..state() });
+        runtime::spawn(Rc::new(commands(true)).answer_requests(console.clone()));
+        console.receive(b"\x1e cores\n");
+        runtime::sleep(1_000_000).await;
+        let answered = String::from_utf8(line.take()).unwrap();
+        let lines: Vec<_> = answered.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines[0], "\x1e ok killed console; generation 2 serves after 900 us");
+        assert_eq!(lines.last(), Some(&"\x1e ok 4 cores"));
+        assert_eq!(states.borrow().last().unwrap().request, Request::NONE);
+    });
+}
+
+#[test]
+fn a_person_is_answered_at_the_terminal() {
+    runtime::testing::run(async {
+        let (console, line, _) = console();
+        runtime::spawn(Rc::new(commands(true)).answer_person(console.clone()));
+        console.receive(b"\n \n  core 2 run \nhlep\n");
+        line.take();
+        runtime::sleep(1_000_000).await;
+        assert_eq!(line.take(), b"core 2 runs\r\nno such command; help lists them\r\n");
+        console.receive(b"names crew\n");
+        line.take();
+        runtime::sleep(1_000_000).await;
+        let answered = String::from_utf8(line.take()).unwrap();
+        assert_eq!(answered.lines().count(), 3);
+        assert!(answered.ends_with("1 dropped\r\n"));
     });
 }
 

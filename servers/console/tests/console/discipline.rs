@@ -1,6 +1,6 @@
 //! The line discipline as a person sees it, and random input against its invariants.
 
-use console_core::settings::{Settings, character, local};
+use console_core::settings::{Settings, character, input, local};
 use console_core::terminal::{Readable, Terminal, signal};
 
 /// Types `bytes`; gives the echo and the signals.
@@ -112,6 +112,92 @@ fn changing_the_mode_keeps_what_was_typed() {
     terminal.set(Settings::default(), false);
     assert_eq!(terminal.take(10), b"c");
     assert_eq!(terminal.readable(1), Readable::Wait);
+}
+
+fn with_input(bits: u32) -> Terminal {
+    let mut terminal = Terminal::default();
+    terminal.set(Settings { input: bits, ..Settings::default() }, false);
+    terminal
+}
+
+fn with_local(bits: u32) -> Terminal {
+    let mut terminal = Terminal::default();
+    terminal.set(Settings { local: bits, ..Settings::default() }, false);
+    terminal
+}
+
+#[test]
+fn what_comes_in_is_changed_as_settings_say() {
+    let read = |bits, bytes: &[u8]| {
+        let mut terminal = with_input(bits);
+        typed(&mut terminal, bytes);
+        terminal.take(100)
+    };
+    assert_eq!(read(input::IGNORE_RETURN | input::RETURN_TO_NEWLINE, b"a\r\rb\n"), b"ab\n");
+    assert_eq!(read(0, b"a\rb\n"), b"a\rb\n", "a return is a byte like any other");
+    assert_eq!(read(input::NEWLINE_TO_RETURN, b"a\nb\x04"), b"a\rb");
+    assert_eq!(read(input::STRIP_TO_7_BITS, b"\xe1\x62\x8a"), b"ab\n");
+}
+
+#[test]
+fn other_settings_start_stopped_output_only_without_its_keys() {
+    let mut terminal = Terminal::default();
+    typed(&mut terminal, b"\x13");
+    terminal.set(Settings { local: 0, ..Settings::default() }, false);
+    assert!(terminal.is_stopped());
+    terminal.set(Settings { input: 0, ..Settings::default() }, false);
+    assert!(!terminal.is_stopped(), "no key would start it");
+}
+
+#[test]
+fn a_poll_of_raw_input_waits_for_the_minimum_but_with_a_time_for_a_byte() {
+    let mut terminal = Terminal::default();
+    let mut polls = |minimum, tenths, text: &[u8]| {
+        terminal.set(raw(minimum, tenths), true);
+        typed(&mut terminal, text);
+        terminal.polls_readable()
+    };
+    assert_eq!(
+        [polls(3, 0, b"ab"), polls(3, 0, b"abc"), polls(0, 0, b""), polls(0, 0, b"a")],
+        [false, true, false, true]
+    );
+    assert_eq!([polls(3, 2, b""), polls(3, 2, b"a")], [false, true]);
+    terminal.set(Settings { characters: raw(9, 0).characters, ..Settings::default() }, true);
+    typed(&mut terminal, b"\x04");
+    assert!(terminal.polls_readable(), "an end of file is there to be read");
+}
+
+#[test]
+fn without_echo_a_line_end_alone_may_show() {
+    assert_eq!(typed(&mut with_local(local::CANONICAL | local::ECHO_NEWLINE), b"ab\x04c\n").0, b"\r\n");
+    assert_eq!(typed(&mut with_local(local::CANONICAL), b"ab\n").0, b"");
+    assert_eq!(typed(&mut with_local(local::ECHO_NEWLINE), b"ab\n").0, b"");
+}
+
+#[test]
+fn a_control_character_shows_as_a_letter_or_sign() {
+    assert_eq!(typed(&mut Terminal::default(), b"\x16\x7f\x16\x1b").0, b"^\x08^?^\x08^[");
+}
+
+#[test]
+fn a_line_that_is_killed_and_not_wiped_ends_with_the_key() {
+    let usual = Settings::default().local;
+    let killed = |without: u32| {
+        let mut terminal = with_local(usual & !without);
+        let (echo, _) = typed(&mut terminal, b"ab\x15c\n");
+        assert_eq!(terminal.take(10), b"c\n");
+        echo
+    };
+    assert_eq!(killed(local::ECHO_ERASE), b"ab^U\r\nc\r\n");
+    assert_eq!(killed(local::ECHO_KILL_ERASES), b"ab^U\r\nc\r\n");
+    assert_eq!(killed(local::ECHO_KILL_ERASES | local::ECHO_KILL), b"ab^Uc\r\n");
+}
+
+#[test]
+fn a_line_can_be_shown_again() {
+    let mut terminal = Terminal::default();
+    assert_eq!(typed(&mut terminal, b"a\tb\x12").0, b"a\tb^R\r\na\tb");
+    assert_eq!(typed(&mut terminal, b"\x7f\x7f").0, [b"\x08 \x08".repeat(8)].concat());
 }
 
 /// xorshift64 (Marsaglia 2003): the same numbers in every run.

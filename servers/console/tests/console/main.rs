@@ -9,3 +9,4 @@ mod discipline;
 mod service;
 mod streams_damage;
 mod streams_deaths;
+mod streams_use;
