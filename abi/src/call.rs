@@ -258,6 +258,14 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_a_ring_points_to_no_memory() {
+        assert!(Call::Null.has(Flag::Ring) && !Call::DeviceList.has(Flag::Ring));
+        for (call, name) in Call::ALL.iter().filter(|(call, _)| call.has(Flag::Ring)) {
+            assert!(!call.has(Flag::Unsafe) && !call.has(Flag::Direct), "{name}");
+        }
+    }
+
+    #[test]
     fn errors_follow_from_kinds_and_from_the_row() {
         use Error::*;
         let allowed = |call: Call| {

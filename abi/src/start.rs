@@ -172,4 +172,15 @@ mod tests {
         assert!(set.cores().eq([0, 9, 255]));
         assert_eq!((set.0[0], set.0[1], set.0[31]), (1, 2, 128));
     }
+
+    #[test]
+    fn a_field_holds_text_of_up_to_its_size() {
+        let long = "a name of exactly thirty-two by.";
+        for name in ["", "disk", "ä", long] {
+            let field = field(name).unwrap();
+            assert_eq!((text(&field), field[name.len()..].iter().all(|byte| *byte == 0)), (name, true));
+        }
+        assert_eq!(field("a name of more than thirty-two b."), None);
+        assert_eq!((text(b"ip\0tcp"), text(b"\xff\0"), text(b"")), ("ip", "", ""));
+    }
 }

@@ -31,7 +31,7 @@ pub const STANDARD: [DescriptionId; 3] = [2, 3, 4];
 /// taken.
 pub fn may_have(max: usize, taken: usize, own: impl FnOnce() -> usize) -> bool {
     let free = max.saturating_sub(taken);
-    free > 0 && (taken < free || own() < free)
+    taken < free || own() < free
 }
 
 /// Readiness bits, of [`Descriptions::poll`] and its event.

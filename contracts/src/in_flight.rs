@@ -95,6 +95,11 @@ pub async fn listen(exporter: &impl Exporter, processes: &ProcessClient) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{self, ProcessError, ProcessEvents};
+    use alloc::boxed::Box;
+    use alloc::rc::Rc;
+    use channel::{Broken, ClientChannel, Dispatch, Layout, Peer, ServerChannel, Task};
+    use core::cell::{Cell, RefCell};
 
     #[test]
     fn a_ticket_is_claimed_until_it_is_settled() {
@@ -110,5 +115,107 @@ mod tests {
         assert_eq!(tickets.add(1, 9, 3), Err(DescriptionError::TooMany));
         (513..TICKETS_MAX as u64).for_each(|ticket| tickets.add(1000 + ticket, 9, 1000 + ticket).unwrap());
         assert_eq!(tickets.add(1, 9, 4), Err(DescriptionError::TooMany));
+    }
+
+    /// A clock that jumps.
+    #[derive(Default)]
+    struct Machine(Cell<u64>);
+
+    impl executor::Platform for Machine {
+        fn now_ns(&self) -> u64 {
+            self.0.set(self.0.get() + 1);
+            self.0.get()
+        }
+        fn ran_ticks(&self) -> u64 {
+            0
+        }
+        fn wait(&self, deadline_ns: u64) -> u64 {
+            assert!(deadline_ns != u64::MAX, "the test waits for something that can never happen");
+            self.0.set(deadline_ns.max(self.0.get()));
+            0
+        }
+    }
+
+    /// A process server that knows the tickets above a number, and of how many it was asked.
+    struct Process {
+        knows_from: u64,
+        asked: Rc<RefCell<Vec<usize>>>,
+    }
+
+    impl Dispatch for Process {
+        fn request(&self, peer: &Peer, _: u16, correlation: u32, body: &[u8]) -> Result<Task, Broken> {
+            let (tickets,): (Vec<u64>,) = channel::decode(body)?;
+            self.asked.borrow_mut().push(tickets.len());
+            let known: Vec<u64> = tickets.into_iter().filter(|ticket| *ticket >= self.knows_from).collect();
+            let peer = peer.clone();
+            Ok(Box::pin(async move { peer.answer(correlation, &Ok::<_, ProcessError>(known)) }))
+        }
+        fn one_way(&self, _: &Peer, _: u16, _: &[u8]) -> Result<(), Broken> {
+            Ok(())
+        }
+        fn closed(&self, _: &Peer) {}
+        fn restarted(&self, _: &Peer) {}
+    }
+
+    #[derive(Default)]
+    struct Server {
+        tickets: Vec<u64>,
+        settled: RefCell<Vec<u64>>,
+    }
+
+    impl Exporter for Server {
+        fn settle(&self, ticket: u64) {
+            self.settled.borrow_mut().push(ticket);
+        }
+        fn tickets(&self) -> Vec<u64> {
+            self.tickets.clone()
+        }
+    }
+
+    #[test]
+    fn what_process_does_not_know_is_settled() {
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let (client, served) = channel::loopback(Layout::default());
+        executor::spawn(served.serve(process::HASH, Rc::new(Process { knows_from: 150, asked: asked.clone() })));
+        let (processes, server) = (ProcessClient::new(client), Server::default());
+        executor::block_on(&Machine::default(), settle_unknown(&server, &processes, (100..300).collect()));
+        assert!(server.settled.borrow().iter().copied().eq(100..150));
+        assert_eq!(*asked.borrow(), [80, 80, 40]);
+    }
+
+    #[test]
+    fn tickets_are_settled_as_process_says_and_looked_through_when_it_was_restarted() {
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let [client, first, second, monitor] = channel::loopback_memory(Layout::default());
+        let lives = [first, second].map(|memory| ServerChannel::new(channel::loopback_wiring(memory, false)));
+        let events = lives.each_ref().map(|life| ProcessEvents::new(life.peer()));
+        let process = || Rc::new(Process { knows_from: 12, asked: asked.clone() });
+        let processes = ProcessClient::new(ClientChannel::new(channel::loopback_wiring(client, true)));
+        let server = Server { tickets: [11, 12, 13].into(), ..Server::default() };
+        let [first, second] = lives;
+        executor::block_on(&Machine::default(), async {
+            let life = executor::spawn(first.serve(process::HASH, process()));
+            executor::spawn({
+                let process = process();
+                async move {
+                    let [before, after] = events;
+                    before.adopted(3).unwrap();
+                    before.settled(7).unwrap();
+                    executor::take_in_all().await;
+                    executor::abort(life);
+                    monitor.raise_generation();
+                    let life = executor::spawn(second.serve(process::HASH, process));
+                    for _ in 0..20 {
+                        executor::take_in_all().await;
+                    }
+                    after.settled(13).unwrap();
+                    executor::take_in_all().await;
+                    executor::abort(life);
+                }
+            });
+            listen(&server, &processes).await;
+        });
+        assert_eq!(*server.settled.borrow(), [7, 11, 13]);
+        assert_eq!(*asked.borrow(), [3]);
     }
 }

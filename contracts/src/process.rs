@@ -628,4 +628,38 @@ mod tests {
             assert_eq!(Ended::from_status(status), None);
         }
     }
+
+    #[test]
+    fn a_capability_is_in_force_if_its_bit_is() {
+        let one = Capabilities { effective: 1 << capability::SYS_NICE, ..Capabilities::default() };
+        let has = (0..=capability::LAST).filter(|number| one.has(*number)).collect::<Vec<_>>();
+        assert_eq!(has, [capability::SYS_NICE]);
+        assert!((0..=capability::LAST).all(|number| Capabilities::default().has(number)));
+    }
+
+    #[test]
+    fn the_next_program_of_root_has_all_and_of_another_user_nothing() {
+        let some = Capabilities { effective: 1, permitted: 3, inheritable: 2, keeps: true };
+        let next = |real, effective| {
+            let next = some.of_next(Ids { real, effective, saved: 0 });
+            assert_eq!((next.inheritable, next.keeps), (2, false));
+            [next.effective, next.permitted]
+        };
+        const ALL: u64 = Capabilities::ALL;
+        assert_eq!([next(0, 0), next(7, 0), next(0, 7), next(7, 7)], [[ALL, ALL], [ALL, ALL], [0, ALL], [0, 0]]);
+    }
+
+    #[test]
+    fn a_change_of_the_stack_takes_no_more_of_a_message_than_it_says() {
+        let taken = |offset: u32, bytes: usize| {
+            let change = StackChange { offset, bytes: [7].repeat(bytes) };
+            let mut buffer = [0; channel::BODY_BYTES];
+            (channel::encode(&change, &mut buffer).map(<[u8]>::len), change.message_bytes())
+        };
+        for (offset, bytes) in [(0, 0), (127, 1), (128, 127), (VFORK_STACK_BYTES_MAX - 1, 128)] {
+            let (encoded, said) = taken(offset, bytes);
+            assert!(encoded.is_some_and(|encoded| encoded <= said && said <= encoded + 2), "{offset} {bytes}");
+        }
+        assert_eq!(taken(VFORK_STACK_BYTES_MAX - 1, 128), (Some(132), 132));
+    }
 }

@@ -127,3 +127,15 @@ pub fn share_alloc(parent: Handle, lock: u64, name: [u64; 2]) -> Outcome<(Handle
     }
     rows::share_alloc(parent, Handle::NONE, 0, lock, name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_in_no_share_is_refused_before_the_kernel_takes_it_for_a_pool() {
+        assert_eq!(share_alloc(Handle::NONE, 0, [0; 2]), Err(Error::BadHandle));
+        // So far it comes on a host.
+        assert_eq!(share_alloc(Handle::SELF_CONTEXT, 0, [0; 2]), Err(Error::BadCall));
+    }
+}

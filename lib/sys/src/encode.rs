@@ -139,3 +139,33 @@ decode! {
         badge, words: [first, second, third, fourth]
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abi::start::DeviceRecord;
+
+    #[test]
+    fn arguments_fill_the_words_in_their_order() {
+        let (text, mut record, given) = ("name", DeviceRecord::default(), 7_u64);
+        let mut registers = Registers::default();
+        Text::<9>::encode(text, &mut registers);
+        Numeric::<0>::encode(u64::MAX, &mut registers);
+        Out::<DeviceRecord>::encode(&mut record, &mut registers);
+        In::<u64>::encode(&given, &mut registers);
+        Switch::encode(true, &mut registers);
+        let places = [text.as_ptr() as u64, core::ptr::from_ref(&record) as u64, core::ptr::from_ref(&given) as u64];
+        assert_eq!(registers.words, [places[0], 4, u64::MAX, places[1], places[2], 1]);
+    }
+
+    #[test]
+    fn results_come_out_of_the_words_in_their_order() {
+        let (words, mut at) = ([10, 11, 0, 13, 14, 15], 0);
+        assert_eq!(New::<()>::decode(&words, &mut at), Handle(10));
+        assert!(Switch::decode(&words, &mut at) && More::decode(&words, &mut at));
+        assert_eq!(Name::decode(&words, &mut at), [13, 14]);
+        assert_eq!(Numeric::<0>::decode(&words, &mut at), 15);
+        let crate::Rendezvous { badge, words } = Rendezvous::decode(&words, &mut 0);
+        assert_eq!((badge, words), (10, [11, 0, 14, 15]));
+    }
+}

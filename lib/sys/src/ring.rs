@@ -88,3 +88,98 @@ impl CallRing {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use abi::PAGE_BYTES;
+    use abi::pcore::ring_slots;
+
+    const PAGES: u64 = 1;
+    const SLOTS: u64 = ring_slots(PAGES);
+
+    /// The memory of a ring.
+    #[repr(C, align(4096))]
+    struct Page([u64; PAGE_BYTES as usize / 8]);
+
+    fn ring() -> CallRing {
+        let page = std::boxed::Box::leak(std::boxed::Box::new(Page([0; PAGE_BYTES as usize / 8])));
+        // SAFETY: it is leaked, and reached by this only.
+        unsafe { CallRing::new(core::ptr::from_mut(page) as u64, PAGES, Handle::NONE) }
+    }
+
+    /// Has the kernel core answer what was asked, up to a request.
+    fn answer(ring: &CallRing, number: u64, status: u64) {
+        let slot = ring.slot(number);
+        assert_eq!(slot.number.load(Ordering::Relaxed), Call::RamStat.number());
+        let asked = slot.arguments[0].load(Ordering::Relaxed);
+        assert_eq!(asked, 100 + number, "each has its own slot");
+        (0..).zip(&slot.results).for_each(|(index, result)| result.store(asked * 10 + index, Ordering::Relaxed));
+        slot.status.store(status, Ordering::Relaxed);
+        ring.header().completed.store(number + 1, Ordering::Release);
+    }
+
+    fn ask(ring: &mut CallRing, number: u64) -> Outcome<()> {
+        ring.submit(Call::RamStat, [100 + number, 1, 2, 3, 4, 5])
+    }
+
+    #[test]
+    fn replies_come_in_the_order_of_requests_as_often_as_the_ring_comes_round() {
+        let mut ring = ring();
+        assert_eq!(ring.take(), None);
+        for number in 0..3 * SLOTS {
+            ask(&mut ring, number).unwrap();
+            assert_eq!(ring.header().submitted.load(Ordering::Relaxed), number + 1);
+            assert_eq!(ring.take(), None);
+            answer(&ring, number, 0);
+            let first = (100 + number) * 10;
+            assert_eq!(ring.take(), Some(Ok([first, first + 1, first + 2])));
+        }
+        ask(&mut ring, 3 * SLOTS).unwrap();
+        answer(&ring, 3 * SLOTS, (Error::NoMemory as u64).wrapping_neg());
+        assert_eq!(ring.take(), Some(Err(Error::NoMemory)));
+        assert_eq!((ring.take(), ring.wakes()), (None, 0));
+    }
+
+    #[test]
+    fn a_full_ring_takes_a_request_when_a_reply_was_taken() {
+        let mut ring = ring();
+        (0..SLOTS).for_each(|number| ask(&mut ring, number).unwrap());
+        assert_eq!(ask(&mut ring, SLOTS), Err(Error::Busy));
+        (0..2).for_each(|number| answer(&ring, number, 0));
+        assert!(ring.take().is_some());
+        assert_eq!((ask(&mut ring, SLOTS), ask(&mut ring, SLOTS + 1)), (Ok(()), Err(Error::Busy)));
+        assert!(ring.take().is_some() && ring.take().is_none());
+        (2..=SLOTS).for_each(|number| answer(&ring, number, 0));
+        assert_eq!((2..9 + SLOTS).map_while(|_| ring.take()).count() as u64, SLOTS - 1);
+    }
+
+    #[test]
+    fn a_kernel_core_that_says_it_did_more_than_was_asked_is_not_believed() {
+        let mut ring = ring();
+        ask(&mut ring, 0).unwrap();
+        for completed in [2, SLOTS, u64::MAX] {
+            ring.header().completed.store(completed, Ordering::Relaxed);
+            assert_eq!(ring.take(), None, "{completed}");
+        }
+        ask(&mut ring, 1).unwrap();
+        ask(&mut ring, 2).unwrap();
+        (0..3).for_each(|number| answer(&ring, number, 0));
+        assert_eq!((0..9).map_while(|_| ring.take()).count(), 3);
+    }
+
+    /// On a host the wake-up is refused, as all calls are; the request stands.
+    #[test]
+    fn a_kernel_core_that_sleeps_is_woken_by_each_request() {
+        let mut ring = ring();
+        ring.header().sleeping.store(1, Ordering::Relaxed);
+        for number in 0..2 {
+            assert_eq!((ask(&mut ring, number), ring.wakes()), (Err(Error::BadCall), number + 1));
+        }
+        ring.header().sleeping.store(0, Ordering::Relaxed);
+        assert_eq!((ask(&mut ring, 2), ring.wakes()), (Ok(()), 2));
+        assert_eq!(ring.header().submitted.load(Ordering::Relaxed), 3);
+    }
+}
