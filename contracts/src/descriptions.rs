@@ -524,6 +524,14 @@ mod tests {
         assert_eq!((edge.at_change(ready::WRITE), edge.at_change(both)), (0, both));
         let other = Watched::new(WatchFor::Edge, ready::WRITE, 0).unwrap();
         assert_eq!(edge.join(other).at_change(ready::WRITE), ready::WRITE);
+        let reads = Watched::new(WatchFor::Edge, ready::READ, 0).unwrap();
+        assert_eq!([reads, other].map(|watched| watched.join(reads).at_change(both)), [ready::READ, both]);
+        // What nobody watches for is told whether somebody watches for it or not.
+        for mask in [0, ready::ERROR, ready::HANGUP, ready::ERROR | ready::HANGUP] {
+            let told = [ready::ERROR, ready::HANGUP, ready::WRITE]
+                .map(|holds| Watched::new(WatchFor::Level, mask, 0).unwrap().at_change(holds));
+            assert_eq!(told, [ready::ERROR, ready::HANGUP, 0], "{mask}");
+        }
         // A hang-up after a writer that came and went is another one.
         let mut ended = Watched::new(WatchFor::Edge, ready::READ, ready::HANGUP).unwrap();
         let told = [ready::HANGUP, 0, ready::HANGUP].map(|holds| ended.at_change(holds));
