@@ -224,3 +224,204 @@ impl Callers {
         self.desk.resize(sectors);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use block_calls::{Operation, Request as Called, Session};
+    use channel::Layout;
+    use contracts::blocks::{BlocksError, Extent};
+    use core::future::Future;
+    use core::pin::pin;
+    use core::sync::atomic::AtomicU64;
+    use core::task::{Context, Waker};
+    use virtio_blk::{Answer, Failure};
+
+    const FIRST: u64 = 1000;
+    const CORE: u32 = 7;
+    const DISK: Disk = Disk {
+        sectors: 80,
+        block_bytes: 4096,
+        optimal_bytes: 0,
+        is_read_only: false,
+        keeps_back: true,
+        sectors_max: 32,
+        discard_sectors_max: 16,
+        zeroes_sectors_max: 0,
+        data_offset: 8192,
+        data_bytes: 8192,
+        requests_max: 64,
+    };
+
+    /// What a client on this core is given.
+    fn calls(badge: u64) -> Calls {
+        let page = Box::leak(Box::new([const { AtomicU64::new(0) }; 512]));
+        Calls { portal: Handle::NONE, semaphore: Handle::NONE, page, badge, worker: 0 }
+    }
+
+    /// A client by messages, one that calls here and one that calls on another core.
+    struct World {
+        callers: Callers,
+        near: Session,
+        far: Session,
+        far_desk: &'static Desk,
+        shared: &'static Shared,
+    }
+
+    const NEAR: usize = 1;
+    const FAR: usize = 2;
+
+    impl World {
+        fn new() -> World {
+            let [near, far] = [calls(11), calls(12)];
+            let words: &'static [AtomicU64] = (0..4096).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
+            let shared = Shared::over(words).unwrap();
+            let limits = || Limits::of(DISK);
+            let clients = [
+                None,
+                Some(Client::new(near.badge, near.page, limits(), Handle::NONE)),
+                Some(Client::of_handler(shared)),
+            ];
+            let far_client = Client::of_worker(far.badge, far.page, limits(), Handle::NONE, shared);
+            let far_desk = Desk::leak([Some(far_client)].into(), 3);
+            let callers = Callers {
+                desk: Desk::leak(clients.into(), CORE),
+                signals: [None, Some(Signal::Semaphore(Handle::NONE)), Some(Signal::Part(Handle::NONE, shared))].into(),
+                ended: Cell::new(0),
+                taken: RefCell::default(),
+                workers: BTreeMap::new(),
+            };
+            [NEAR, FAR].into_iter().for_each(|client| callers.attached(client as u8, FIRST));
+            far_desk.worker_attached(0, FIRST);
+            World { callers, near: Session::new(near), far: Session::new(far), far_desk, shared }
+        }
+
+        /// A worker has a client's call; it gives the slots that have ended.
+        fn call(&self, client: usize, ask: u64, pick_up: u64) -> u64 {
+            let (desk, badge) = if client == NEAR { (self.callers.desk, 11) } else { (self.far_desk, 12) };
+            desk.call(badge, [ask, pick_up, 0, 0], || 5).words[0]
+        }
+
+        /// A client reads into its slot of that number.
+        fn ask(&self, client: usize, slot: usize) -> u64 {
+            let session = if client == NEAR { &self.near } else { &self.far };
+            session.fill(slot, &read(slot, 0));
+            self.call(client, 1 << slot, 0)
+        }
+
+        fn take(&self) -> Vec<(u8, u64)> {
+            let mut taken = Vec::new();
+            self.callers.take(|request| {
+                taken.push((request.client, request.id));
+                Ok(())
+            });
+            taken
+        }
+
+        fn end(&self, client: usize, slot: u64) -> bool {
+            let end = Completion { client: client as u8, id: FIRST + slot, outcome: Ok(Answer::Done) };
+            self.callers.end(&end, 20)
+        }
+    }
+
+    fn read(slot: usize, sector: u64) -> Called {
+        let extent = Extent { sector, sectors: 8 };
+        Called { operation: Operation::Read, number: FIRST + slot as u64, extent, offset: 8192 }
+    }
+
+    #[test]
+    fn what_clients_call_for_is_taken_and_ended_once() {
+        let world = World::new();
+        assert_eq!((world.ask(NEAR, 3), world.ask(FAR, 4), world.ask(FAR, 5)), (0, 0, 0));
+        assert_eq!(world.take(), [(1, FIRST + 3), (2, FIRST + 4), (2, FIRST + 5)]);
+        assert_eq!(world.take(), []);
+        world.callers.programmed();
+        world.callers.programmed();
+        assert!(!world.end(0, 3) && !world.end(NEAR, 4), "nobody called for it");
+        assert!(world.end(NEAR, 3) && !world.end(NEAR, 3));
+        assert_eq!((world.call(NEAR, 0, 1 << 3), world.near.ended(3)), (1 << 3, Ended::Done));
+        let phases = world.near.phases(3);
+        assert!(phases.program_ns > 5, "{phases:?}");
+        assert_eq!((phases.submit_core, phases.program_core, world.callers.workers()), (CORE, CORE, 0));
+        let failed = Completion { client: FAR as u8, id: FIRST + 4, outcome: Err(Failure::Io) };
+        assert!(world.callers.end(&failed, 20));
+        assert_eq!((world.call(FAR, 0, 1 << 4), world.far.ended(4)), (1 << 4, Ended::Failed(BlocksError::Io)));
+        let phases = world.far.phases(4);
+        assert_eq!((phases.submit_core, phases.program_core), (3, CORE));
+    }
+
+    #[test]
+    fn what_the_driver_refuses_has_ended_at_once() {
+        let world = World::new();
+        world.ask(FAR, 0);
+        world.callers.take(|_| Err(Ended::Failed(BlocksError::Full)));
+        assert_eq!((world.call(FAR, 0, 1), world.far.ended(0)), (1, Ended::Failed(BlocksError::Full)));
+        world.callers.signal();
+        assert!(world.shared.has_end(), "its client is told too");
+    }
+
+    #[test]
+    fn those_hear_of_whom_something_has_ended() {
+        let world = World::new();
+        [NEAR, FAR].into_iter().for_each(|client| (0..2).for_each(|slot| _ = world.ask(client, slot)));
+        assert_eq!(world.take().len(), 4);
+        assert!(world.end(NEAR, 0));
+        world.callers.signal();
+        assert!(!world.shared.has_end(), "that was another's");
+        assert!(world.end(FAR, 0) && world.end(FAR, 1));
+        assert!(!world.shared.has_end());
+        world.callers.signal();
+        assert!(world.shared.take_end());
+        world.callers.signal();
+        assert!(!world.shared.has_end(), "it was told of all");
+    }
+
+    #[test]
+    fn what_is_asked_on_another_core_is_seen_here_and_wakes_the_driver() {
+        let world = World::new();
+        let asked = Asked { shared: world.shared, wakeup: Rc::default() };
+        let wakeup = asked.wakeup.clone();
+        let is_woken = || pin!(wakeup.notified()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!asked.is_ready() && !is_woken());
+        world.ask(FAR, 0);
+        assert!(asked.is_ready());
+        asked.take();
+        assert!(is_woken());
+        world.take();
+        assert!(!asked.is_ready());
+    }
+
+    #[test]
+    fn a_life_and_a_size_of_the_disk_count_from_when_they_are_told() {
+        let world = World::new();
+        let answer = |sector| {
+            world.near.fill(1, &read(1, sector));
+            (world.call(NEAR, 2, 0) == 2).then(|| world.near.ended(1))
+        };
+        assert_eq!(answer(80), Some(Ended::Failed(BlocksError::Range)));
+        world.callers.resize(88);
+        assert_eq!(answer(80), None);
+        assert_eq!(world.take().len(), 1);
+        assert!(world.end(NEAR, 1));
+        assert_eq!(world.call(NEAR, 0, 2), 2);
+        world.callers.attached(NEAR as u8, FIRST + 2);
+        assert_eq!(answer(0), Some(Ended::Failed(BlocksError::Number)), "that was of the life before");
+    }
+
+    #[test]
+    fn a_client_asks_as_its_channel_was_made() {
+        let (_client, channel) = channel::loopback(Layout::default());
+        let messages = Way::of(&channel, None);
+        assert!(matches!(messages, Way::Messages) && messages.calls().is_none() && messages.signal().is_none());
+        let calls = Way::of(&channel, Some(Calls { semaphore: Handle(77), ..calls(11) }));
+        assert!(calls.calls().is_some_and(|calls| calls.badge == 11));
+        assert!(matches!(calls.signal(), Some(Signal::Semaphore(Handle(77)))));
+    }
+
+    #[test]
+    fn without_its_workers_nobody_serves() {
+        let desk = Desk::leak(Vec::new(), 0);
+        assert!(start_workers(desk, [calls(11)].iter(), 1).is_err(), "a host has no kernel");
+    }
+}

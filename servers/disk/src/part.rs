@@ -177,3 +177,151 @@ impl BlocksServer for Session {
         answered(self.handler.identify(number).await)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::Layout;
+    use core::cell::RefCell;
+
+    const FROM: Extent = Extent { sector: 16, sectors: 8 };
+    const DISK: Disk = Disk {
+        sectors: 80,
+        block_bytes: 4096,
+        optimal_bytes: 0,
+        is_read_only: false,
+        keeps_back: true,
+        sectors_max: 32,
+        discard_sectors_max: 16,
+        zeroes_sectors_max: 0,
+        data_offset: 8192,
+        data_bytes: 8192,
+        requests_max: 64,
+    };
+
+    /// A handler that notes what it is asked, and refuses what has an odd number.
+    #[derive(Default)]
+    struct Handler(RefCell<Vec<(&'static str, u64, Extent, u64)>>);
+
+    impl Handler {
+        fn asked<T>(&self, what: &'static str, number: u64, at: Extent, more: u64, done: T) -> Result<T, BlocksError> {
+            self.0.borrow_mut().push((what, number, at, more));
+            if number % 2 == 0 { Ok(done) } else { Err(BlocksError::Range) }
+        }
+    }
+
+    const NOWHERE: Extent = Extent { sector: 0, sectors: 0 };
+
+    impl BlocksServer for Handler {
+        async fn attach(&self, _: &Peer, first: u64) -> Result<Disk, BlocksError> {
+            self.asked("attach", first, NOWHERE, 0, DISK)
+        }
+        async fn read(&self, _: &Peer, number: u64, from: Extent, offset: u32) -> Result<(), BlocksError> {
+            self.asked("read", number, from, offset.into(), ())
+        }
+        async fn write(&self, _: &Peer, number: u64, to: Extent, offset: u32) -> Result<(), BlocksError> {
+            self.asked("write", number, to, offset.into(), ())
+        }
+        async fn flush(&self, _: &Peer, number: u64) -> Result<Flushed, BlocksError> {
+            self.asked("flush", number, NOWHERE, 0, Flushed::WritesThrough)
+        }
+        async fn discard(&self, _: &Peer, number: u64, extent: Extent) -> Result<(), BlocksError> {
+            self.asked("discard", number, extent, 0, ())
+        }
+        async fn write_zeroes(&self, _: &Peer, number: u64, extent: Extent, may: bool) -> Result<(), BlocksError> {
+            self.asked("zeroes", number, extent, may.into(), ())
+        }
+        async fn identify(&self, _: &Peer, number: u64) -> Result<[u8; blocks::NAME_BYTES], BlocksError> {
+            self.asked("identify", number, NOWHERE, 0, [b'n'; blocks::NAME_BYTES])
+        }
+    }
+
+    fn client_of(server: Rc<impl BlocksServer + 'static>) -> (BlocksClient, Peer) {
+        let (client, channel) = channel::loopback(Layout::default());
+        let peer = channel.peer().clone();
+        runtime::spawn(serve_blocks(server, channel));
+        (BlocksClient::new(client), peer)
+    }
+
+    fn session(handler: BlocksClient) -> Rc<Session> {
+        Rc::new(Session { desk: Desk::leak([None].into(), 1), handler, number: 0 })
+    }
+
+    #[test]
+    fn messages_go_on_to_the_handler_and_its_answers_come_back() {
+        runtime::testing::run(async {
+            let played = Rc::new(Handler::default());
+            let client = client_of(session(client_of(played.clone()).0)).0;
+            assert_eq!(client.attach(2).await, Ok(DISK));
+            assert_eq!(client.read(4, FROM, 8192).await, Ok(()));
+            assert_eq!(client.write(6, FROM, 12288).await, Ok(()));
+            assert_eq!(client.flush(8).await, Ok(Flushed::WritesThrough));
+            assert_eq!(client.discard(10, FROM).await, Ok(()));
+            assert_eq!(client.write_zeroes(12, FROM, true).await, Ok(()));
+            assert_eq!(client.identify(14).await, Ok([b'n'; blocks::NAME_BYTES]));
+            let asked = [
+                ("attach", 2, NOWHERE, 0),
+                ("read", 4, FROM, 8192),
+                ("write", 6, FROM, 12288),
+                ("flush", 8, NOWHERE, 0),
+                ("discard", 10, FROM, 0),
+                ("zeroes", 12, FROM, 1),
+                ("identify", 14, NOWHERE, 0),
+            ];
+            assert_eq!(*played.0.borrow(), asked);
+            let refused = Err(CallError::Server(BlocksError::Range));
+            assert_eq!(client.attach(1).await.map(drop), refused);
+            assert_eq!((client.read(1, FROM, 0).await, client.write(1, FROM, 0).await), (refused, refused));
+            assert_eq!((client.discard(1, FROM).await, client.write_zeroes(1, FROM, true).await), (refused, refused));
+            assert_eq!((client.flush(1).await.map(drop), client.identify(1).await.map(drop)), (refused, refused));
+        });
+    }
+
+    #[test]
+    fn what_is_no_answer_of_the_handlers_is_a_failure_or_asks_to_wait() {
+        let told =
+            [CallError::Full, CallError::PeerRestarted, CallError::Closed].map(|error| answered::<()>(Err(error)));
+        assert_eq!(told, [BlocksError::Full, BlocksError::Io, BlocksError::Io].map(Err));
+    }
+
+    #[test]
+    fn clients_hear_of_another_size_as_long_as_the_handler_is_there() {
+        runtime::testing::run(async {
+            let (channel, served) = channel::loopback(Layout::default());
+            let (handler, handlers_peer) = (BlocksClient::new(channel), served.peer().clone());
+            let serving = runtime::spawn(serve_blocks(Rc::new(Handler::default()), served));
+            let (client, peer) = client_of(Rc::new(NoDevice));
+            let passing = pass_events(Desk::leak(Vec::new(), 1), handler.clone(), peer);
+            runtime::spawn(async move {
+                BlocksEvents::new(&handlers_peer).resized(99).unwrap();
+                assert!(matches!(client.next_event().await, BlocksEvent::Resized { sectors: 99 }));
+                runtime::abort(serving);
+            });
+            passing.await;
+        });
+    }
+
+    #[test]
+    fn without_a_device_all_is_refused() {
+        runtime::testing::run(async {
+            let (client, _) = client_of(Rc::new(NoDevice));
+            let refused = Err(CallError::Server(BlocksError::NoDevice));
+            assert_eq!(client.attach(1).await.map(drop), refused);
+            assert_eq!((client.read(1, FROM, 0).await, client.write(1, FROM, 0).await), (refused, refused));
+            assert_eq!((client.discard(1, FROM).await, client.write_zeroes(1, FROM, true).await), (refused, refused));
+            assert_eq!((client.flush(1).await.map(drop), client.identify(1).await.map(drop)), (refused, refused));
+        });
+    }
+
+    #[test]
+    fn an_end_is_taken_once() {
+        let words: &'static [core::sync::atomic::AtomicU64] =
+            (0..4096).map(|_| core::sync::atomic::AtomicU64::new(0)).collect::<Vec<_>>().leak();
+        let shared = Shared::over(words).unwrap();
+        let ends = Ends { shared, semaphore: Handle::NONE };
+        assert!(!ends.is_ready());
+        assert!(shared.tell_end() && ends.is_ready());
+        ends.take();
+        assert!(!ends.is_ready());
+    }
+}

@@ -225,6 +225,7 @@ fn a_successor_may_die_while_it_resets() {
     whole.send(OUTPUT, 1_000);
     // Somebody made the device quiet.
     whole.reset();
+    let mut starting = 0;
     for stores in 0.. {
         let machine = whole.copy();
         let arrived = machine.device.borrow().arrived.clone();
@@ -236,11 +237,13 @@ fn a_successor_may_die_while_it_resets() {
         machine.settle();
         let (streams, found) = start(&machine, true);
         machine.settle();
+        starting += usize::from(found == Found::Reset(Why::Starting));
         assert_eq!(machine.device.borrow().arrived, arrived, "died after {stores} stores, {found:?}: what was lost");
         assert_eq!(streams.result(Some(request)), Some(5_000));
         check_reset(&machine, &streams, &format!("died after {stores} stores"));
         if !is_over {
             assert!(stores > 600 && found == Found::Running, "{stores} stores in all, {found:?}");
+            assert!(starting > 500, "{starting} of them were said to be over a reset");
             break;
         }
     }
