@@ -247,6 +247,10 @@ fn pair(first: Handle, second: Handle) -> Result<u64, Error> {
     Ok(u64::from(first) << 32 | u64::from(second))
 }
 
+fn of_pair(handles: u64) -> [Handle; 2] {
+    [handles >> 32, handles & u64::from(u32::MAX)].map(Handle)
+}
+
 /// Raises a semaphore each time that another was raised: a signal that goes on to a client (NOVA's
 /// signal handler). It waits at the first only; raising never waits, whatever the client does.
 pub struct Relay(#[expect(dead_code, reason = "it ends with this")] Companion);
@@ -361,12 +365,27 @@ extern "C" fn pass_on(handles: u64) -> ! {
 
 /// Each time that the first of two handles, a semaphore, was raised: does `work` with the second.
 fn each_time(handles: u64, work: impl Fn(Handle)) -> ! {
-    let (semaphore, other) = (Handle(handles >> 32), Handle(handles & u64::from(u32::MAX)));
+    let [semaphore, other] = of_pair(handles);
     loop {
         if sys::semaphore_down(semaphore, u64::MAX).is_err() {
             // The semaphore is gone: nothing raises it any more.
             let _ = sys::wait(u64::MAX);
         }
         work(other);
+    }
+}
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_handles_go_as_one_argument_and_come_out_as_they_were() {
+        for [first, second] in [[3, 5], [0, u32::MAX], [u32::MAX, 1 << 31]].map(|pair| pair.map(|at| Handle(at.into())))
+        {
+            assert_eq!(pair(first, second).map(of_pair), Ok([first, second]));
+        }
+        assert_eq!(pair(Handle(1 << 32), Handle(1)), Err(Error::BadHandle));
+        assert_eq!(pair(Handle(1), Handle(1 << 32)), Err(Error::BadHandle));
     }
 }
