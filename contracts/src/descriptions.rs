@@ -510,6 +510,10 @@ pub trait Descriptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use channel::Peer;
+    use core::future::Future;
+    use core::pin::{Pin, pin};
+    use core::task::{Context, Poll, Waker};
 
     #[test]
     fn a_watch_tells_what_is_new() {
@@ -552,5 +556,61 @@ mod tests {
         assert_eq!(held[..4], [256, 128, 64, 32]);
         assert!((4..12).all(|modest| take(&mut held, modest) && take(&mut held, modest)));
         assert!((0..4).all(|greedy| !take(&mut held, greedy)));
+    }
+
+    /// A server of nothing.
+    struct Nothing;
+
+    const NO: DescriptionError = DescriptionError::BadId;
+
+    impl DescriptionsServer for Nothing {
+        async fn read(&self, _: &Peer, _: u64, _: BulkSpan, _: Option<u64>, _: bool) -> Result<u32, DescriptionError> {
+            Err(NO)
+        }
+        async fn write(&self, _: &Peer, _: u64, _: BulkSpan, _: Option<u64>, _: bool) -> Result<u32, DescriptionError> {
+            Err(NO)
+        }
+        async fn seek(&self, _: &Peer, _: u64, _: i64, _: Whence) -> Result<u64, DescriptionError> {
+            Err(NO)
+        }
+        async fn status(&self, _: &Peer, _: u64) -> Result<Status, DescriptionError> {
+            Err(NO)
+        }
+        async fn resize(&self, _: &Peer, _: u64, _: u64) -> Result<(), DescriptionError> {
+            Err(NO)
+        }
+        async fn entries(&self, _: &Peer, _: u64, _: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
+            Err(NO)
+        }
+        async fn control(&self, _: &Peer, _: u64, _: Control) -> Result<ControlReply, DescriptionError> {
+            Err(NO)
+        }
+        async fn poll(&self, _: &Peer, _: u64, _: u32, _: WatchFor) -> Result<u32, DescriptionError> {
+            Err(NO)
+        }
+        async fn inherit(&self, _: &Peer, _: u64) -> Result<(), DescriptionError> {
+            Err(NO)
+        }
+        async fn export(&self, _: &Peer, _: u64) -> Result<u64, DescriptionError> {
+            Err(NO)
+        }
+        async fn claim(&self, _: &Peer, _: u64) -> Result<DescriptionId, DescriptionError> {
+            Err(NO)
+        }
+        async fn close(&self, _: &Peer, _: u64) -> Result<(), DescriptionError> {
+            Err(NO)
+        }
+    }
+
+    #[test]
+    fn a_server_that_keeps_no_results_says_that_it_carries_nothing_out_once() {
+        let (_client, channel) = channel::loopback(channel::Layout::default());
+        let (peer, span) = (channel.peer(), BulkSpan { offset: 0, length: 1 });
+        let now = |asked: Pin<&mut dyn Future<Output = Result<u32, DescriptionError>>>| {
+            asked.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let refused = Poll::Ready(Err(DescriptionError::NotSupported));
+        assert_eq!(now(pin!(Nothing.read_once(peer, 1, span, 7, true))), refused);
+        assert_eq!(now(pin!(Nothing.write_once(peer, 1, span, 7, true))), refused);
     }
 }

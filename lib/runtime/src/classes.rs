@@ -188,4 +188,24 @@ mod tests {
         assert_eq!(heap.below.0.get(), kept as isize);
         assert!(heap.classes.iter().all(|class| class.bytes.get() < KEPT_BYTES + LARGEST_BYTES));
     }
+
+    #[test]
+    fn a_block_that_was_freed_is_given_again_unless_it_is_large_or_of_large_alignment() {
+        let again = |bytes: usize, alignment: usize| {
+            let (heap, layout) =
+                (Classes::new(Counted(Cell::new(0))), Layout::from_size_align(bytes, alignment).unwrap());
+            // SAFETY: the size is above 0, and what is given back was given out so.
+            unsafe {
+                let first = heap.alloc(layout);
+                heap.dealloc(first, layout);
+                let is_kept = heap.below.0.get() > 0;
+                let second = heap.alloc(layout);
+                heap.dealloc(second, layout);
+                assert!(!is_kept || first == second);
+                is_kept
+            }
+        };
+        assert_eq!([again(1, 1), again(LARGEST_BYTES, ALIGNMENT), again(33, 8)], [true; 3]);
+        assert_eq!([again(LARGEST_BYTES + 1, 1), again(8, 2 * ALIGNMENT)], [false; 2]);
+    }
 }

@@ -245,4 +245,66 @@ mod tests {
             assert!(waiting.requests.borrow().is_empty());
         });
     }
+
+    fn wired(client: bool, request: u64) -> Wired {
+        Wired {
+            contract: "files".into(),
+            peer: "fs".into(),
+            peer_set: 0,
+            segment: 5,
+            doorbell: 6,
+            bytes: 8192,
+            badge: 1,
+            client,
+            request,
+            remote: false,
+        }
+    }
+
+    #[test]
+    fn a_channel_that_nobody_asked_for_is_refused_before_it_is_mapped() {
+        crate::block_on(async {
+            let (monitor, server) = loopback(Layout::default());
+            let (waiting, peer) = (Rc::new(Waiting::default()), server.peer().clone());
+            executor::spawn(serve(waiting.clone(), server));
+            let monitor = EndpointClient::new(monitor);
+            executor::spawn(async move { drop(waiting.bind(&peer, "files", 0).await) });
+            let EndpointEvent::Wants { request, .. } = monitor.next_event().await else { panic!("it asks") };
+            let refused = |error| Err(channel::CallError::Server(error));
+            assert_eq!(monitor.connect(wired(true, request + 1)).await, refused(EndpointError::NotServed));
+            // A host cannot map.
+            assert_eq!(monitor.connect(wired(true, request)).await, refused(EndpointError::BadChannel));
+            assert_eq!(monitor.connect(wired(false, 0)).await, refused(EndpointError::BadChannel));
+            monitor.refused(request, BindError::NotFound).unwrap();
+            crate::sleep(1_000).await;
+            assert_eq!(
+                monitor.connect(wired(true, request)).await,
+                refused(EndpointError::NotServed),
+                "it was answered"
+            );
+        });
+    }
+
+    #[test]
+    fn the_monitor_is_told_how_long_the_component_ran_since_it_asked_first() {
+        crate::block_on(async {
+            let (monitor, server) = loopback(Layout::default());
+            executor::spawn(serve(Rc::default(), server));
+            let monitor = EndpointClient::new(monitor);
+            monitor.work().await.unwrap();
+            executor::pass(5_000);
+            assert!(monitor.work().await.unwrap().ran_ns >= 5_000);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "asked for by a test of recovery")]
+    fn a_component_breaks_when_it_is_told_to() {
+        crate::block_on(async {
+            let (monitor, server) = loopback(Layout::default());
+            executor::spawn(serve(Rc::default(), server));
+            EndpointClient::new(monitor).inject_fault(InjectedFault::Panic).unwrap();
+            crate::sleep(1_000).await;
+        });
+    }
 }

@@ -134,6 +134,26 @@ mod tests {
         });
     }
 
+    #[test]
+    fn what_is_held_can_be_written_at_once_and_is_not_written_again() {
+        let ((), lines) = crate::testing::logged(async {
+            let limit = LogLimit::default();
+            (0..3).for_each(|number| limit.log(number.to_string()));
+            limit.end();
+            crate::sleep(2 * SECOND_NS).await;
+            limit.end();
+        });
+        assert_eq!(lines, ["0", "2 (and 1 more in this second)"]);
+    }
+
+    #[test]
+    fn a_second_after_a_line_the_next_is_written_at_once() {
+        let mut pace = Pace::default();
+        let mut offered = |now_ns| pace.offer(now_ns, String::new());
+        assert_eq!((offered(5), offered(5 + SECOND_NS)), (Step::Tell(String::new()), Step::Tell(String::new())));
+        assert_eq!(offered(4 + 2 * SECOND_NS), Step::HoldUntil(5 + 2 * SECOND_NS));
+    }
+
     proptest! {
         #[test]
         fn every_line_is_told_or_counted_and_the_last_is_told_in_time(

@@ -64,3 +64,21 @@ pub fn map_segment(segment: Handle) -> Result<(u64, u64, Rc<dyn Any>), Error> {
     sys::range_map(Handle::SELF_RANGE, address, segment, 0, pages, protection::READ | protection::WRITE)?;
     Ok((address, pages * PAGE_BYTES, Rc::new(Mapping { address, pages, segment })))
 }
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_an_empty_page_behind_them_and_end_before_the_heap() {
+        let [first, second, third] = [3, 1, 1].map(|pages| reserve(pages).unwrap());
+        assert_eq!((first, second, third), (FROM, FROM + 4 * PAGE_BYTES, FROM + 6 * PAGE_BYTES));
+        assert_eq!(reserve((TO - third) / PAGE_BYTES - 2), Err(Error::NoMemory));
+        assert_eq!(
+            (reserve(u64::MAX), reserve(u64::MAX / PAGE_BYTES)),
+            (Err(Error::BadArgument), Err(Error::BadArgument))
+        );
+        assert_eq!(reserve((TO - third) / PAGE_BYTES - 3), Ok(third + 2 * PAGE_BYTES));
+        assert_eq!(reserve(0), Err(Error::NoMemory));
+    }
+}

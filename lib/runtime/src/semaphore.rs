@@ -48,3 +48,15 @@ pub fn semaphore(count: u32) -> Result<Semaphore, Error> {
     let gate = Gate(sys::semaphore_alloc(Handle::SELF_RAM, 0)?);
     Ok(Semaphore::new(AtomicI64::new(i64::from(count)), gate))
 }
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_says_what_the_kernel_says() {
+        let gate = Gate::over(Handle(7));
+        assert_eq!((gate.up(1), gate.down(0)), (Err(Error::BadCall), Err(Error::BadCall)), "a host has none");
+        assert!(semaphore(0).is_err());
+    }
+}

@@ -386,3 +386,6 @@ fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
         peer_set: 0,
     })
 }
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests;

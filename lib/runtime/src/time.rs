@@ -48,3 +48,18 @@ pub async fn timeout<F: Future>(limit_ns: u64, future: F) -> Result<F::Output, T
     })
     .await
 }
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_clock_the_time_of_day_runs_from_the_machines_start() {
+        let before_ns = now_ns();
+        let day_ns = realtime_ns();
+        assert!(before_ns < day_ns && day_ns < now_ns());
+        assert_eq!(realtime_moment(day_ns + 1_000_000), day_ns + 1_000_000);
+        let passed_ns = realtime_moment(1);
+        assert!(day_ns < passed_ns && passed_ns < now_ns());
+    }
+}

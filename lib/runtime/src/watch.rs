@@ -42,3 +42,32 @@ impl Watch {
         .await
     }
 }
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+    use alloc::rc::Rc;
+    use core::cell::Cell;
+
+    #[test]
+    fn all_that_wait_look_again_at_each_change_and_at_once() {
+        crate::testing::run(async {
+            let (watch, number, seen) = (Rc::new(Watch::new()), Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+            for wanted in [1, 1, 2] {
+                let (watch, number, seen) = (watch.clone(), number.clone(), seen.clone());
+                crate::spawn(async move {
+                    watch.until(|| (number.get() >= wanted).then_some(())).await;
+                    seen.set(seen.get() + 1);
+                });
+            }
+            let mut told = [0; 3];
+            for (change, told) in told.iter_mut().enumerate() {
+                number.set(change);
+                watch.changed();
+                crate::sleep(1_000).await;
+                *told = seen.get();
+            }
+            assert_eq!(told, [0, 2, 3]);
+        });
+    }
+}

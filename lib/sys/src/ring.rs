@@ -133,6 +133,8 @@ mod tests {
             ask(&mut ring, number).unwrap();
             assert_eq!(ring.header().submitted.load(Ordering::Relaxed), number + 1);
             assert_eq!(ring.take(), None);
+            ring.header().completed.store(number + 2, Ordering::Relaxed);
+            assert_eq!(ring.take(), None, "it cannot have done that");
             answer(&ring, number, 0);
             let first = (100 + number) * 10;
             assert_eq!(ring.take(), Some(Ok([first, first + 1, first + 2])));

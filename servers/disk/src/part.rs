@@ -182,7 +182,7 @@ impl BlocksServer for Session {
 mod tests {
     use super::*;
     use channel::Layout;
-    use core::cell::RefCell;
+    use core::cell::{Cell, RefCell};
 
     const FROM: Extent = Extent { sector: 16, sectors: 8 };
     const DISK: Disk = Disk {
@@ -206,7 +206,7 @@ mod tests {
     impl Handler {
         fn asked<T>(&self, what: &'static str, number: u64, at: Extent, more: u64, done: T) -> Result<T, BlocksError> {
             self.0.borrow_mut().push((what, number, at, more));
-            if number % 2 == 0 { Ok(done) } else { Err(BlocksError::Range) }
+            if number.is_multiple_of(2) { Ok(done) } else { Err(BlocksError::Range) }
         }
     }
 
@@ -292,12 +292,16 @@ mod tests {
             let serving = runtime::spawn(serve_blocks(Rc::new(Handler::default()), served));
             let (client, peer) = client_of(Rc::new(NoDevice));
             let passing = pass_events(Desk::leak(Vec::new(), 1), handler.clone(), peer);
+            let heard = Rc::new(Cell::new(false));
+            let hears = heard.clone();
             runtime::spawn(async move {
                 BlocksEvents::new(&handlers_peer).resized(99).unwrap();
                 assert!(matches!(client.next_event().await, BlocksEvent::Resized { sectors: 99 }));
+                hears.set(true);
                 runtime::abort(serving);
             });
             passing.await;
+            assert!(heard.get());
         });
     }
 
