@@ -409,8 +409,9 @@ impl Console {
                 (ended | held) & (mask | ready::HANGUP)
             }
             (Ok(Stream::Output(out)), Some(streams)) => {
-                let closed = if streams.is_closed(out) { ready::WRITE | ready::ERROR } else { 0 };
                 let room = if streams.room(out) > 0 { ready::WRITE } else { 0 };
+                let is_over = streams.is_closed(out) || streams.is_broken();
+                let closed = if is_over { ready::WRITE | ready::ERROR } else { 0 };
                 (closed | room) & (mask | ready::ERROR)
             }
             _ => self.terminal_ready(mask),
@@ -420,7 +421,11 @@ impl Console {
     fn terminal_ready(&self, mask: u32) -> u32 {
         let terminal = self.terminal.borrow();
         let read = if terminal.polls_readable() { ready::READ } else { 0 };
-        let is_full = self.streams.as_ref().is_some_and(|streams| streams.room(Out::Screen) < SHOWN_MAX);
+        let is_full = self.streams.as_ref().is_some_and(|streams| {
+            // Where nobody takes it, a write ends at once.
+            let is_full = streams.room(Out::Screen) < SHOWN_MAX;
+            is_full && !streams.is_closed(Out::Screen) && !streams.is_broken()
+        });
         let write = if terminal.is_stopped() || is_full { 0 } else { ready::WRITE };
         (read | write) & mask
     }

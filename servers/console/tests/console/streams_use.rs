@@ -315,6 +315,22 @@ fn what_nobody_at_the_host_takes_is_refused_or_shown_to_nobody() {
 }
 
 #[test]
+fn a_screen_that_nobody_looks_at_is_never_full() {
+    runtime::testing::run(async {
+        let whole = Whole::new([false; 3]);
+        let client = whole.client();
+        while write(&client, SCREEN, &[b'x'; 4096], false).await.is_ok() {}
+        let poll = async || client.poll(SCREEN, ready::WRITE, WatchFor::Nothing).await;
+        assert_eq!(poll().await, Ok(0));
+        whole.wait(CONTROL, b"closed-screen\n");
+        assert!(whole.machine.receive(CONTROL, 99));
+        whole.console.look();
+        assert_eq!(poll().await, Ok(ready::WRITE));
+        assert_eq!(write(&client, SCREEN, b"text", true).await, Ok(4));
+    });
+}
+
+#[test]
 fn a_full_output_has_writers_wait_or_come_again() {
     runtime::testing::run(async {
         let whole = Whole::new([false; 3]);
@@ -337,11 +353,17 @@ fn of_a_device_that_says_what_cannot_be_all_is_over() {
     runtime::testing::run(async {
         let whole = Whole::new([false; 3]);
         let client = whole.client();
+        let poll = async |id| client.poll(id, u32::MAX, WatchFor::Nothing).await.unwrap();
         let ring = QUEUES.iter().position(|(number, ..)| *number == to_host(OUTPUT)).unwrap() * RING_BYTES;
         whole.machine.region.store_u16(ring + USED + 2, 77).unwrap();
         assert_eq!(write(&client, STANDARD[1], b"x", true).await, Err(DescriptionError::BrokenPipe));
         assert_eq!(read(&client, STANDARD[0], true).await.unwrap(), b"");
-        assert_eq!(client.poll(STANDARD[0], ready::READ, WatchFor::Nothing).await, Ok(ready::HANGUP));
+        assert_eq!(poll(STANDARD[0]).await, ready::HANGUP);
+        assert_eq!(poll(STANDARD[1]).await, ready::WRITE | ready::ERROR);
+        let ring = QUEUES.iter().position(|(number, ..)| *number == to_host(TERMINAL)).unwrap() * RING_BYTES;
+        whole.machine.region.store_u16(ring + USED + 2, 77).unwrap();
+        assert_eq!(poll(SCREEN).await, ready::WRITE);
+        assert_eq!(write(&client, SCREEN, b"x", true).await, Err(DescriptionError::BrokenPipe));
         // The machine ends all the same.
         let console = whole.console.clone();
         runtime::spawn(async move { console.finish(Ended::Exited(0)).await });
