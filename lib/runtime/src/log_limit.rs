@@ -140,10 +140,11 @@ mod tests {
             let limit = LogLimit::default();
             (0..3).for_each(|number| limit.log(number.to_string()));
             limit.end();
+            crate::log!("later");
             crate::sleep(2 * SECOND_NS).await;
             limit.end();
         });
-        assert_eq!(lines, ["0", "2 (and 1 more in this second)"]);
+        assert_eq!(lines, ["0", "2 (and 1 more in this second)", "later"]);
     }
 
     #[test]
