@@ -600,3 +600,15 @@ fn a_prompt_client_is_served_as_any_other() {
         assert_eq!(client.say("still".into()).await, Ok("still".into()));
     });
 }
+
+#[test]
+fn a_component_that_goes_to_rest_has_done_all_that_there_was() {
+    let (channel, server) = loopback(SMALL);
+    let client = EchoClient::new(channel);
+    runtime::spawn(serve_echo(Rc::new(Echo::default()), server));
+    let said = Rc::new(Cell::new(false));
+    let saying = said.clone();
+    runtime::spawn(async move { saying.set(client.say("a".into()).await == Ok("a".into())) });
+    runtime::rest(true);
+    assert!(said.get() && runtime::is_at_rest());
+}
