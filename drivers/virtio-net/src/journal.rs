@@ -284,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn a_region_of_something_else_becomes_an_empty_journal_and_no_more_is_written() {
+        for there in [0, 0xff] {
+            let region = region();
+            region.borrow_mut().fill(there);
+            assert!(Journal::recover(region.clone(), QUEUE_BYTES).unwrap().1.is_none());
+            let bytes = region.borrow();
+            assert!(bytes[..QUEUE_BYTES].iter().all(|byte| *byte == there), "the queue is not its own");
+            let head = &bytes[QUEUE_BYTES..][..ENTRIES_OFFSET];
+            assert_eq!((&head[..8], &head[8..12]), (&MAGIC.to_le_bytes()[..], &[0; 4][..]));
+            assert!(head[EPOCH_OFFSET..].iter().all(|byte| *byte == there), "epochs go on");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_not_there() {
         let region = region();
         journal(&region);

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::*;
 use crate::fake::Fake;
-use crate::service::tests::played::{CORES, World, on, rest, rung};
+use crate::service::tests::played::{CORES, World, notified, on, rest};
 use monitor_core::DEATH_BADGES;
 
 const MS: u64 = 1_000_000;
@@ -67,7 +67,7 @@ fn named(world: &World, name: &str) -> Option<u64> {
 async fn ends(world: &World) {
     let id = named(world, wiring::SUPERVISOR).unwrap();
     world.service.registry.borrow_mut().kill(id, 9).unwrap();
-    rung(DEATH_BADGES).await;
+    notified(DEATH_BADGES).await;
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_supervisor_that_dies_is_started_again_to_go_on_where_it_was() {
         // Who else dies is the supervisor's business.
         let spawn = named(&world, "spawn").unwrap();
         world.service.registry.borrow_mut().kill(spawn, 9).unwrap();
-        rung(DEATH_BADGES).await;
+        notified(DEATH_BADGES).await;
         runtime::sleep(2000 * MS).await;
         assert_eq!(named(&world, "spawn"), None);
         let guard = world.service.deaths.borrow().clone().unwrap();
@@ -175,7 +175,7 @@ fn a_supervisor_that_cannot_be_made_is_tried_until_it_can() {
         let made = named(&world, wiring::SUPERVISOR).unwrap();
         assert!(world.machine(|machine| machine.dead.contains(&made)));
         world.machine(|machine| machine.refuses_to_start = false);
-        rung(DEATH_BADGES).await;
+        notified(DEATH_BADGES).await;
         runtime::sleep(6000 * MS).await;
         let last = named(&world, wiring::SUPERVISOR).unwrap();
         assert!(last != made && !world.machine(|machine| machine.dead.contains(&last)));

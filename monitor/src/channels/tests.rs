@@ -1,4 +1,4 @@
-//! Channels: their sizes, their bits, who is rung, and what an end may do with what it is given.
+//! Channels: sizes, bits, who is notified, and what an end may do with what it is given.
 
 use alloc::vec::Vec;
 
@@ -94,12 +94,12 @@ fn who_holds_an_end_is_rung_when_the_channel_is_closed() {
     let ip = made(&mut registry, plain("ip", &[(1, End::Client), (2, End::Client)]));
     let portals = |id: u64| registry.channels[&id].halves.each_ref().map(|half| half.portal.unwrap().0.0);
     let (held, monitors) = (portals(1), portals(4));
-    for (id, rung) in [(1, Some(held[0])), (3, None), (4, Some(monitors[1]))] {
+    for (id, notified) in [(1, Some(held[0])), (3, None), (4, Some(monitors[1]))] {
         registry.machine.notified.clear();
         let memory = registry.machine.memory.get_mut(&registry.channels[&id].segment.0).and_then(Vec::pop).unwrap();
         registry.close(id);
-        assert_eq!(registry.machine.notified, Vec::from_iter(rung), "channel {id}");
-        assert_eq!(memory.is_ended(), rung.is_some());
+        assert_eq!(registry.machine.notified, Vec::from_iter(notified), "channel {id}");
+        assert_eq!(memory.is_ended(), notified.is_some());
     }
     assert_eq!(registry.domains[&ip].channels, [(2, End::Client)], "it has the other still");
 }

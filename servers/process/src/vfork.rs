@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(vforks.add_changes(5, most()), Ok(()));
         vforks.complete(5);
         vforks.begin(3, 6);
-        assert_eq!(vforks.take_changes(2, 5), Some(Ok(most())), "whoever else is begun");
+        assert_eq!(vforks.take_changes(2, 5), Some(Ok(most())), "whatever other is begun");
     }
 
     #[test]

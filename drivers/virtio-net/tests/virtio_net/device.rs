@@ -537,8 +537,10 @@ fn a_device_that_does_not_fit_is_refused() {
     assert_eq!(machine.start().err(), Some(StartError::Reset(ResetError::NoReset)));
     assert!(!machine.reaches_memory.get());
     machine.reset_looks.set(0);
-    machine.features.set(1 << 5);
-    assert_eq!(machine.start().err(), Some(StartError::Reset(ResetError::Features)));
+    for lacks in [1 << 32, 1 << 5] {
+        machine.features.set(u64::MAX & !lacks);
+        assert_eq!(machine.start().err(), Some(StartError::Reset(ResetError::Features)), "{lacks:#x}");
+    }
     machine.features.set(u64::MAX);
     machine.entries.set(128);
     assert_eq!(machine.start().err(), Some(StartError::Queues));

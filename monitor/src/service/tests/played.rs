@@ -44,7 +44,7 @@ impl Far {
         self.told.take()
     }
 
-    /// To whoever asked it last.
+    /// To the peer that asked last.
     pub(crate) fn events(&self) -> MonitorEvents {
         MonitorEvents::new(self.peer.borrow().as_ref().unwrap())
     }
@@ -204,7 +204,7 @@ impl World {
     /// Ends a domain, and has its death told.
     pub(crate) async fn ends(&self, id: DomainId) {
         self.client.kill(0, id, 9).await.unwrap();
-        rung(DEATH_BADGES).await;
+        notified(DEATH_BADGES).await;
     }
 
     pub(crate) fn machine<T>(&self, of: impl FnOnce(&mut Fake) -> T) -> T {
@@ -216,7 +216,7 @@ impl World {
 const RUNG: u64 = 1 << 30;
 
 /// Posts the bits, and lets everybody who has work do it.
-pub(crate) async fn rung(bits: u64) {
+pub(crate) async fn notified(bits: u64) {
     executor::post(bits);
     rest().await;
 }

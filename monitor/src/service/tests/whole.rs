@@ -3,7 +3,7 @@
 use channel::Memory;
 use contracts::monitor::MonitorEvent;
 
-use super::played::{CORES, DEATH, Far, OF_FAR, World, denied, on, plain, rest, rung};
+use super::played::{CORES, DEATH, Far, OF_FAR, World, denied, notified, on, plain, rest};
 use super::*;
 use crate::fake::{domain, wire};
 
@@ -173,7 +173,7 @@ fn a_component_that_comes_to_serve_and_dies_is_told_of_to_every_client() {
         runtime::sleep(50 * MS).await;
         assert_eq!(world.client.last_end(0, "ip".into()).await, Ok(None));
         world.client.kill(0, id, 9).await.unwrap();
-        rung(DEATH_BADGES).await;
+        notified(DEATH_BADGES).await;
         for client in [&world.client, &other] {
             let MonitorEvent::Died { name, generation, linux, death } = heard(client).await else { panic!("no death") };
             assert_eq!((name.as_str(), generation, linux, death.domain), ("ip", 1, false, id));
@@ -240,10 +240,10 @@ fn a_component_that_hangs_is_told_of_and_ended() {
         let (id, ..) = world.component(plain("ip")).await;
         let (other, ..) = world.component(plain("driver")).await;
         let badge = world.machine(|machine| machine.watched[0].1.unwrap().badge);
-        rung(badge).await;
+        notified(badge).await;
         assert!(matches!(heard(&world.client).await, MonitorEvent::Stalled { domain } if domain == id));
         assert_eq!(world.machine(|machine| Vec::from_iter(machine.dead.clone())), [id]);
-        rung(DEATH_BADGES).await;
+        notified(DEATH_BADGES).await;
         assert!(matches!(heard(&world.client).await, MonitorEvent::Died { death, .. } if death.domain == id));
         assert!(is_quiet(&world.client).await);
         assert!(world.client.domain(0, other).await.unwrap().is_some());

@@ -171,7 +171,7 @@ fn memory_without_a_name_is_had_by_who_knows_its_number_and_goes_with_the_last()
     assert_eq!(memory.join(2, number), Err(SegmentError::Invalid));
 }
 
-/// Who made a segment may do with it as before, and so may its group, whoever owns it now.
+/// Who made a segment may do with it as before, and so may its group, whatever user owns it now.
 #[test]
 fn a_segment_is_its_creators_and_its_owners() {
     let (mut memory, mary, john) = (SharedMemory::default(), user(5), user(6));

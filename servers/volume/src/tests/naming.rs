@@ -161,7 +161,7 @@ fn what_has_no_name_and_is_not_open_leaves_its_space_free() {
     }
 }
 
-/// One that has more stretches than are cut off at a time: all go, and it is as any other afterwards.
+/// One that has more stretches than are cut off at a time: all go, and it is as any other then.
 #[test]
 fn a_file_of_many_stretches_that_is_cut_leaves_all_its_space_free() {
     const STRETCHES: u64 = 100;

@@ -37,8 +37,8 @@ struct Module {
     judge: Option<&'static str>,
     /// Own tests that take seconds, by what is in their names: they judge in the second round.
     slow: &'static [&'static str],
-    /// Files that hold little but instructions of the processor or calls of the kernel, which no test
-    /// of the host has.
+    /// Files that hold little but instructions of the processor or calls of the kernel, which no
+    /// test of the host has.
     bare: &'static [&'static str],
     /// In how many nights all its files are judged.
     nights: u64,
@@ -89,8 +89,8 @@ impl Module {
         line.strip_prefix(self.folder).is_some_and(|rest| rest.starts_with("/src/"))
     }
 
-    /// The files that a night judges, of those that changes are of. Each file has one night, and the
-    /// nights about as many changes.
+    /// The files that a night judges, of those that changes are of. Each file has one night, and
+    /// the nights about as many changes.
     fn files<'a>(&self, changes: &'a str, night: u64) -> Vec<&'a str> {
         let mut counts = BTreeMap::new();
         changes.lines().for_each(|line| *counts.entry(path(line)).or_insert(0_usize) += 1);
@@ -141,7 +141,8 @@ const MODULES: &[Module] = &[
     Module::with_slow(
         "servers/volume",
         &["a_server_may_die", "servers_die_one_after", "read_in_order", "clean_blocks"],
-    ),
+    )
+    .in_nights(2),
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
