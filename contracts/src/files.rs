@@ -82,6 +82,10 @@ pub enum LockKind {
     /// who would share what nobody has there. A client that holds no such description cannot change
     /// the bytes: `Denied`.
     Mapped(u64),
+    /// Bytes that are memory of programs, for the client and the description of a mapping, while
+    /// they are compared with the file and written to it: of two who do that at once, the later
+    /// would write what memory held earlier. Does not see the other kinds.
+    WriteBack,
 }
 
 /// How a lock is held.

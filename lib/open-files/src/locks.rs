@@ -16,13 +16,14 @@ use crate::FileId;
 /// Most locks of all files together.
 pub const LOCKS_MAX: usize = 16_384;
 
-/// Locks of different spaces do not see each other: flock's and fcntl's, as on Linux, and claims of
-/// what is mapped.
+/// Locks of different spaces do not see each other: flock's and fcntl's, as on Linux, claims of
+/// what is mapped, and turns at writing that back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     Ranges,
     Whole,
     Mapped,
+    WriteBack,
 }
 
 /// Whose a lock is.
@@ -32,6 +33,8 @@ pub enum Owner {
     Client(u64),
     /// A description's: gone when nobody holds that any more.
     Description(u64),
+    /// A client's, by a description that others may hold too: gone when it holds that no more.
+    Holder(u64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,7 @@ pub fn owner(kind: LockKind, client: u64, id: u64) -> Owner {
     match kind {
         LockKind::Client => Owner::Client(client),
         LockKind::Description | LockKind::Whole | LockKind::Mapped(_) => Owner::Description(id),
+        LockKind::WriteBack => Owner::Holder(client, id),
     }
 }
 
@@ -78,6 +82,7 @@ fn space(kind: LockKind) -> Space {
         LockKind::Client | LockKind::Description => Space::Ranges,
         LockKind::Whole => Space::Whole,
         LockKind::Mapped(_) => Space::Mapped,
+        LockKind::WriteBack => Space::WriteBack,
     }
 }
 
@@ -97,10 +102,10 @@ impl Locks {
         let wanted = held(owner, lock, lock.hold?);
         let found = self.blocker(inode, lock.kind, &wanted)?;
         let kind = match (lock.kind, found.owner) {
-            (LockKind::Whole, _) => lock.kind,
+            (LockKind::Whole | LockKind::WriteBack, _) => lock.kind,
             (LockKind::Mapped(_), _) => LockKind::Mapped(found.memory),
             (_, Owner::Client(_)) => LockKind::Client,
-            (_, Owner::Description(_)) => LockKind::Description,
+            (_, Owner::Description(_) | Owner::Holder(..)) => LockKind::Description,
         };
         Some(Lock { kind, hold: Some(found.hold), from: found.from, to: found.to, process: found.process })
     }
@@ -201,7 +206,7 @@ impl Locks {
         all.filter(move |claim| claim.from < bytes.end && bytes.start < claim.to).filter_map(|claim| {
             match claim.owner {
                 Owner::Description(id) => Some((id, claim.memory)),
-                Owner::Client(_) => None,
+                Owner::Client(_) | Owner::Holder(..) => None,
             }
         })
     }
@@ -209,7 +214,7 @@ impl Locks {
     /// An owner lost all its locks on a file. `true` if there were some.
     pub fn release(&mut self, inode: FileId, owner: Owner) -> bool {
         let mut freed = false;
-        for space in [Space::Ranges, Space::Whole, Space::Mapped] {
+        for space in [Space::Ranges, Space::Whole, Space::Mapped, Space::WriteBack] {
             let Some(list) = self.held.get_mut(&(inode, space)) else { continue };
             let before = list.len();
             list.retain(|lock| lock.owner != owner);
@@ -304,6 +309,24 @@ mod tests {
         // Down to shared: others may look again.
         assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 0, u64::MAX)), Ok(true));
         assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 1, 1)), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn one_at_a_time_writes_back_what_is_mapped_whatever_else_is_locked() {
+        let mut locks = Locks::default();
+        let turn = |from, to| lock(LockKind::WriteBack, Some(Hold::Exclusive), from, to);
+        // Of clients that have one description, as parents and children, and of another's.
+        let of = |client| owner(LockKind::WriteBack, client, 3 + client / 7);
+        let claim = lock(LockKind::Mapped(70), Some(Hold::Exclusive), 0, 8192);
+        assert_eq!(locks.set(FILE, owner(claim.kind, 1, 4), &claim), Ok(false));
+        assert_eq!(locks.set(FILE, Owner::Client(1), &lock(LockKind::Client, Some(Hold::Exclusive), 0, 9)), Ok(false));
+        assert_eq!(locks.set(FILE, of(5), &turn(0, 4096)), Ok(false));
+        assert_eq!(locks.set(FILE, of(6), &turn(4096, 8192)), Ok(false), "other bytes");
+        assert_eq!(locks.set(FILE, of(7), &turn(0, 8192)), Err(Error::WouldBlock));
+        assert_eq!(locks.test(FILE, of(7), &turn(0, 8192)), Some(turn(0, 4096)));
+        assert_eq!(locks.set(FILE, of(5), &lock(LockKind::WriteBack, None, 0, 4096)), Ok(true));
+        assert!(!locks.release(FILE, Owner::Client(6)) && locks.release(FILE, of(6)), "its mapping is over");
+        assert_eq!(locks.set(FILE, of(7), &turn(0, 8192)), Ok(false));
     }
 
     #[test]

@@ -218,8 +218,9 @@ impl<T: Target> Table<T> {
         let is_last = open.holders.is_empty();
         let mut freed_locks = false;
         if let Some(file) = open.target.file() {
-            let is_closed = was_held && !open.is_mapping && !open.holders.contains(client);
-            freed_locks |= is_closed && self.locks.release(file, Owner::Client(client));
+            let is_closed = was_held && !open.holders.contains(client);
+            freed_locks |= is_closed && self.locks.release(file, Owner::Holder(client, id));
+            freed_locks |= is_closed && !open.is_mapping && self.locks.release(file, Owner::Client(client));
             freed_locks |= is_last && self.locks.release(file, Owner::Description(id));
         }
         let last = if is_last { self.open.remove(&id).map(|open| open.target) } else { None };
@@ -387,6 +388,23 @@ mod tests {
         reads(&bulk, 8, 99);
         assert_eq!(table.get(&peer, id).unwrap().offset(), 160);
         assert!(is_over(&bulk, 0) && !is_over(&bulk, 8));
+    }
+
+    /// A parent and its child hold one description of a mapping; each has turns of its own.
+    #[test]
+    fn a_turn_at_writing_back_goes_with_who_has_it() {
+        let (mut table, parent, _, _) = fixture();
+        let id = table.add(&parent, File(FILE), open::READ | open::WRITE | open::MAPPING);
+        let child = parent.id() + 1;
+        table.inherit(parent.id(), child);
+        let turn = Lock { kind: LockKind::WriteBack, hold: Some(Hold::Exclusive), from: 0, to: 9, process: 1 };
+        assert_eq!(table.to_lock(&parent, id, &turn), Ok((FILE, Owner::Holder(parent.id(), id))));
+        let take = |table: &mut Table<File>, client| table.locks.set(FILE, Owner::Holder(client, id), &turn);
+        assert_eq!(take(&mut table, child), Ok(false));
+        assert_eq!(take(&mut table, parent.id()), Err(DescriptionError::WouldBlock));
+        assert!(table.release(child, id, true).freed_locks);
+        assert_eq!(take(&mut table, parent.id()), Ok(false));
+        assert!(table.release(parent.id(), id, false).freed_locks);
     }
 
     #[test]

@@ -344,11 +344,26 @@ async fn fill(
     Ok(())
 }
 
-/// Writes to the file where memory differs from it. Memory that another thread takes away meanwhile
-/// was brought there by that.
+/// Writes to the file where memory differs from it, alone among those who have that memory: another
+/// one's bytes, copied before ours were stored, would come to the file after them.
 async fn bring(stretch: &Stretch) -> Result<(), Failure> {
+    if !compare(stretch, false).await? {
+        return Ok(());
+    }
+    let files = proxy().files_of(stretch.description)?;
+    let (from, to) = (stretch.offset, stretch.offset + stretch.bytes);
+    let turn = |hold| Lock { kind: LockKind::WriteBack, hold, ..lock_of(&(from..to), Hold::Exclusive, 0) };
+    files.lock(stretch.description, turn(Some(Hold::Exclusive)), true).await?;
+    let brought = compare(stretch, true).await;
+    files.lock(stretch.description, turn(None), false).await?;
+    brought.map(drop)
+}
+
+/// Whether memory differs from the file; `writes` what does. Memory that another thread takes away
+/// meanwhile was brought there by that.
+async fn compare(stretch: &Stretch, writes: bool) -> Result<bool, Failure> {
     let mut file = vec![0; stretch.bytes.min(PART_BYTES) as usize];
-    let mut done = 0;
+    let (mut done, mut differs) = (0, false);
     while done < stretch.bytes {
         let part = (stretch.bytes - done).min(PART_BYTES);
         let (address, offset) = (stretch.address + done, stretch.offset + done);
@@ -359,8 +374,12 @@ async fn bring(stretch: &Stretch) -> Result<(), Failure> {
             let pages = match found {
                 Ok(Some(pages)) => pages,
                 Ok(None) => break,
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(differs),
             };
+            differs = true;
+            if !writes {
+                return Ok(true);
+            }
             let from = Source::Program(address + pages.start as u64, pages.len() as u64);
             write_raw(stretch.description, from, offset + pages.start as u64).await?;
             at = pages.end;
@@ -371,7 +390,7 @@ async fn bring(stretch: &Stretch) -> Result<(), Failure> {
         }
         done += part;
     }
-    Ok(())
+    Ok(differs)
 }
 
 async fn bring_all(stretches: Vec<Stretch>) -> Result<(), Failure> {

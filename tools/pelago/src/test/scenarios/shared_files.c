@@ -270,7 +270,7 @@ static void strangers(void) {
     pread(file, first, sizeof first, 0);
     check("where one of them was first", first[16] == 0x61616161 + COUNTERS * COUNTS, first[16] - 0x61616161);
     // One ends as the next begin, and nobody else has the page: what each stored is there.
-    enum { ROUNDS = 20 };
+    enum { ROUNDS = 40 };
     int all_done = 0, all_there = 0;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < COUNTERS; i++) all[i] = begun("map", 3 * PAGE + round * COUNTERS + i);
