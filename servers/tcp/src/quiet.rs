@@ -88,3 +88,63 @@ impl Quiet {
         may
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddrV4};
+
+    fn bare(acknowledged: u32, window: u16) -> Segment {
+        let end = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80);
+        Segment {
+            source: end,
+            destination: end,
+            sequence: 7,
+            end: 7,
+            acknowledged: Some(acknowledged),
+            window,
+            syn: false,
+            fin: false,
+            reset: false,
+            scale: None,
+            segment_max: 0,
+            takes_pieces: false,
+        }
+    }
+
+    #[test]
+    fn what_was_not_said_is_owed_until_just_that_or_more_is_said() {
+        let owing = || {
+            let mut quiet = Quiet::default();
+            quiet.sent(&bare(5, 100), 0);
+            quiet.suppressed();
+            quiet
+        };
+        assert_eq!(owing().due_ns(), Some(AGAIN_NS));
+        for (said, owes) in [(bare(5, 100), false), (bare(5, 99), true), (bare(6, 100), false)] {
+            let mut quiet = owing();
+            quiet.sent(&said, 1);
+            assert_eq!(quiet.due_ns().is_some(), owes, "{said:?}");
+        }
+        let mut quiet = Quiet::default();
+        [bare(5, 100), bare(5, 99)].iter().for_each(|said| quiet.sent(said, 0));
+        assert_eq!(quiet.due_ns(), None, "all was said");
+    }
+
+    #[test]
+    fn what_was_said_after_all_is_said_again_while_something_is_missing() {
+        let mut quiet = Quiet::default();
+        quiet.sent(&bare(5, 100), 0);
+        quiet.suppressed();
+        for again in 1..AGAIN_MAX {
+            quiet.told_after_all(true);
+            assert_eq!(quiet.due_ns(), Some(AGAIN_NS << again));
+        }
+        quiet.told_after_all(true);
+        assert_eq!(quiet.due_ns(), None, "it was said often enough");
+        let mut quiet = Quiet::default();
+        quiet.suppressed();
+        quiet.told_after_all(false);
+        assert_eq!(quiet.due_ns(), None, "nothing is missing");
+    }
+}

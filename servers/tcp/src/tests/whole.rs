@@ -168,10 +168,14 @@ fn datagrams_carry_their_senders_to_who_receives_or_reads() {
 #[test]
 fn a_watcher_is_told_by_an_event() {
     runtime::testing::run(async {
-        let client = Client::of(&turning(), 1);
+        let service = turning();
+        let client = Client::of(&service, 1);
         let listener = client.listening(80).await;
         let [one, other] = client.connection(listener, 80).await;
         assert_eq!(client.descriptions.poll(other, ready::READ, WatchFor::Level).await, Ok(0));
+        // Another client's end is none of its own.
+        Client::of(&service, 5).listening(81).await;
+        runtime::take_in_all().await;
         client.write(one, b"question", true).await.unwrap();
         let event = client.descriptions.next_event().await;
         let DescriptionsEvent::Ready { id, mask } = event else { panic!("{event:?}") };
