@@ -630,6 +630,15 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_told_as_a_shell_has_it_and_comes_back_from_a_status() {
+        let ends = [(Ended::Exited(0), 0), (Ended::Exited(255), 255), (Ended::Signalled(9), 137)];
+        for (end, shell) in ends {
+            assert_eq!((end.shell_status(), Ended::from_status(end.to_status())), (shell, Some(end)));
+        }
+        assert!([0, 1, 137, 1 << 31].iter().all(|plain| Ended::from_status(*plain).is_none()));
+    }
+
+    #[test]
     fn a_capability_is_in_force_if_its_bit_is() {
         let one = Capabilities { effective: 1 << capability::SYS_NICE, ..Capabilities::default() };
         let has = (0..=capability::LAST).filter(|number| one.has(*number)).collect::<Vec<_>>();

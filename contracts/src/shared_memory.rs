@@ -117,3 +117,15 @@ pub enum SegmentError {
     /// The server failed inside; it was logged there.
     Failed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 256 GiB, more than any machine of this kind has; and no number of a part is another segment's.
+    #[test]
+    fn limits_are_no_small_ones() {
+        assert_eq!((PARTS_MAX, PAGES_MAX), (65_536, 67_108_864));
+        assert_eq!(crate::files::OF_VOLUME, 0x8000_0000_0000_0000);
+    }
+}

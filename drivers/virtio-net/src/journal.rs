@@ -298,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_in_any_buffer_is_found_again() {
+        let region = region();
+        let mut first = journal(&region);
+        (0..BUFFERS).for_each(|buffer| first.tell(buffer, 60));
+        assert!(buffers(&journal(&region).frames(&BufferSet::EMPTY)).into_iter().eq(0..BUFFERS));
+    }
+
+    #[test]
     fn what_cannot_be_is_not_there() {
         let region = region();
         journal(&region);

@@ -553,6 +553,17 @@ mod tests {
         assert!((0..20).all(|id| table.held_at(server::FS, id).is_none()), "its place is free");
     }
 
+    #[test]
+    fn files_are_at_the_server_that_their_numbers_say() {
+        let volume = contracts::files::OF_VOLUME;
+        for (id, server) in [(0, server::FS), (7, server::FS), (volume, server::VOLUME), (volume | 7, server::VOLUME)] {
+            assert_eq!(server::of_file(id), server);
+        }
+        let keeps = |server| [server::keeps_files(server), Description { server, ..Description::default() }.is_file()];
+        let others = [server::PROCESS, server::CONSOLE, server::COUNTER, server::OWN];
+        assert!([server::FS, server::VOLUME].map(keeps) == [[true; 2]; 2] && others.map(keeps) == [[false; 2]; 4]);
+    }
+
     /// The table lies in the program's own memory.
     #[test]
     fn a_table_that_its_program_damaged_gives_errors() {

@@ -391,6 +391,13 @@ mod tests {
     }
 
     #[test]
+    fn bits_beside_polls_are_linuxs() {
+        assert_eq!([EXCLUSIVE, WAKE_UP, ONE_SHOT, EDGE], [0x1000_0000, 0x2000_0000, 0x4000_0000, 0x8000_0000]);
+        let may = |events| Interest { events, ..Interest::default() }.may_be_exclusive();
+        assert!(may(EXCLUSIVE | EDGE | WAKE_UP | 1) && !may(EXCLUSIVE | ONE_SHOT) && !may(EXCLUSIVE | 2));
+    }
+
+    #[test]
     fn sets_are_separate_and_bounded() {
         let mut interests = none();
         let (one, two) = (interests.create(), interests.create());

@@ -142,3 +142,15 @@ impl Errno {
         self as i32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_call_gives_the_negative_number() {
+        for (errno, number) in [(Errno::ENOENT, 2), (Errno::EINVAL, 22), (Errno::EINPROGRESS, 115)] {
+            assert_eq!((errno.number(), errno.to_result() as i64), (number, -i64::from(number)));
+        }
+    }
+}

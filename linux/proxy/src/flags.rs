@@ -168,6 +168,12 @@ pub const TFD_TIMER_CANCEL_ON_SET: u64 = 2;
 mod tests {
     use super::*;
 
+    /// Where a number is made of others, or is not what it looks like.
+    #[test]
+    fn numbers_are_linuxs() {
+        assert_eq!((AT_FDCWD as u32, CLONE_CLEAR_SIGHAND, WHOSE), (0xffff_ff9c, 0x1_0000_0000, 0xe000_0000));
+    }
+
     #[test]
     fn flags_that_a_call_does_not_know_are_invalid() {
         for (flags, expected) in [(0, Ok(())), (5, Ok(())), (2, Err(Errno::EINVAL)), (7, Err(Errno::EINVAL))] {

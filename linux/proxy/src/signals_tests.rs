@@ -8,6 +8,12 @@ fn handler(flags: u64) -> Option<Action> {
 }
 
 #[test]
+fn a_set_has_the_bits_and_a_cause_the_numbers_of_linux() {
+    assert_eq!([1, 2, 9, 31, 64].map(bit), [1, 2, 0x100, 0x4000_0000, 1 << 63]);
+    assert_eq!([code::SI_USER, code::SI_TIMER, code::SI_TKILL, code::SI_KERNEL], [0, !1, !5, 128]);
+}
+
+#[test]
 fn kill_and_stop_stay_out_of_reach() {
     let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
     assert_eq!(signals.set_action(9, handler(0)), Err(Errno::EINVAL));

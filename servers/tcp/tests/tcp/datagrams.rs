@@ -270,6 +270,7 @@ fn a_datagram_is_as_long_as_may_be_and_no_longer() {
     let outside = Some(at(CLIENT, 53));
     assert_eq!(send(&mut server, speaker, outside, &longest[..SENT_MAX + 1]), Err(DescriptionError::MessageTooLong));
     assert_eq!(send(&mut server, speaker, outside, &longest[..SENT_MAX]), Ok(SENT_MAX));
+    assert_eq!(SENT_MAX, 1472, "an Ethernet's 1500 bytes without headers");
     let to = bound(&mut client, ANY, 53);
     server.turn(now_ns).iter().for_each(|packet| client.deliver(packet, now_ns));
     assert_eq!(receive(&mut client, to).unwrap().0, &longest[..SENT_MAX]);
