@@ -122,7 +122,7 @@ pub enum SegmentError {
 mod tests {
     use super::*;
 
-    /// 256 GiB, more than any machine of this kind has; and no number of a part is another segment's.
+    /// 256 GiB, more than such a machine has; and no number of a part is another segment's.
     #[test]
     fn limits_are_no_small_ones() {
         assert_eq!((PARTS_MAX, PAGES_MAX), (65_536, 67_108_864));
