@@ -1,4 +1,6 @@
-//! Clients that are played, for tests of more than one server.
+//! Clients and servers that are played, for tests of more than one server.
+
+pub mod process;
 
 use core::future::{Future, poll_fn};
 use core::pin::Pin;

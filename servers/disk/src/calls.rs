@@ -228,6 +228,7 @@ impl Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::tests::DISK;
     use alloc::boxed::Box;
     use block_calls::{Operation, Request as Called, Session};
     use channel::Layout;
@@ -240,19 +241,6 @@ mod tests {
 
     const FIRST: u64 = 1000;
     const CORE: u32 = 7;
-    const DISK: Disk = Disk {
-        sectors: 80,
-        block_bytes: 4096,
-        optimal_bytes: 0,
-        is_read_only: false,
-        keeps_back: true,
-        sectors_max: 32,
-        discard_sectors_max: 16,
-        zeroes_sectors_max: 0,
-        data_offset: 8192,
-        data_bytes: 8192,
-        requests_max: 64,
-    };
 
     /// What a client on this core is given.
     fn calls(badge: u64) -> Calls {

@@ -179,13 +179,13 @@ impl BlocksServer for Session {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use channel::Layout;
     use core::cell::{Cell, RefCell};
 
     const FROM: Extent = Extent { sector: 16, sectors: 8 };
-    const DISK: Disk = Disk {
+    pub(crate) const DISK: Disk = Disk {
         sectors: 80,
         block_bytes: 4096,
         optimal_bytes: 0,

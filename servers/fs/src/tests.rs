@@ -18,12 +18,13 @@ use channel::{
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, Kind, Status, serve_descriptions};
 use contracts::files::{FilesClient, FilesServer, Hold, Lock, LockKind, Name, Opened, PathError, open, serve_files};
+use contracts::testing::process::Played;
 use contracts::testing::{gives_to_the_newborn_only, is_sent, two_programs};
 use fs_core::store::Store;
 use system::Mount;
 
 use crate::server::Server;
-use crate::tests::played::{CORES, Played};
+use crate::tests::played::CORES;
 
 /// More than one request moves.
 const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 320 << 10 };

@@ -13,7 +13,6 @@ use tcp::{Sockets, Tcp};
 
 use crate::service::Service;
 
-mod played;
 mod whole;
 
 /// TCP without buffers.

@@ -1,8 +1,7 @@
 //! What /proc shows of what other servers tell.
 
 use contracts::files::{Elsewhere, PROC_DEVICE};
-
-use crate::tests::played::acts_as;
+use contracts::testing::process::acts_as;
 
 use super::*;
 

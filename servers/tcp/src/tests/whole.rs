@@ -5,12 +5,13 @@ use contracts::BulkSpan;
 use contracts::descriptions::{Control, ControlReply, DescriptionsEvent, Origin, Right, WatchFor, ready};
 use contracts::in_flight::Exporter;
 use contracts::packets::PacketsClient;
+use contracts::process::{ProcessClient, serve_process};
 use contracts::sockets::{
     LocalAddress, Received, SendOptions, Shutdown, SocketOption, SocketOptionName, SocketsClient, serve_sockets,
 };
 
-use super::played::Played;
 use super::*;
+use contracts::testing::process::Played;
 
 const BULK: Layout = Layout { ring_slots: 64, bulk_bytes: 320 << 10 };
 /// Where in its bulk a client has bytes.
@@ -256,7 +257,9 @@ fn what_was_exported_and_not_sent_goes_with_its_exporter() {
         runtime::testing::run(async {
             let service = turning();
             let played = Rc::new(Played::default());
-            let (asked, processes) = (service.clone(), played.client());
+            let (processes, served) = loopback(Layout::default());
+            runtime::spawn(serve_process(played.clone(), served));
+            let (asked, processes) = (service.clone(), ProcessClient::new(processes));
             runtime::spawn(async move { asked.settle_unsent(&processes).await });
             let [client, other] = [1, 5].map(|number| Client::of(&service, number));
             let listener = client.listening(80).await;

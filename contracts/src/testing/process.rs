@@ -1,32 +1,43 @@
-//! The process server, as far as it is asked which tickets lie in a message.
+//! A process server that is played: it tells processes, and which tickets lie in messages.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 
-use channel::{Layout, Peer, loopback};
-use contracts::descriptions::DescriptionId;
-use contracts::process::*;
-use contracts::shared_memory::*;
+use channel::Peer;
 
-/// Tickets that lie in messages.
+use crate::descriptions::DescriptionId;
+use crate::process::*;
+use crate::shared_memory::*;
+
+/// Ids in one answer.
+const IDS_MAX: usize = 5;
+/// Nobody has to ask more often for all there are.
+const ASKED_MAX: u32 = 100;
+
+/// What it tells. Servers ask for nothing else: a call that is not one of these panics.
 #[derive(Default)]
 pub struct Played {
+    /// Processes, by their ids in ascending order.
+    pub ids: RefCell<Vec<ProcessId>>,
+    /// From whatever id it is asked on, the first ones are told.
+    pub is_stuck: Cell<bool>,
+    /// Tickets that lie in messages.
     pub in_flight: RefCell<Vec<u64>>,
+    asked: Cell<u32>,
 }
 
-impl Played {
-    pub fn client(self: &Rc<Played>) -> ProcessClient {
-        let (client, served) = loopback(Layout::default());
-        runtime::spawn(serve_process(self.clone(), served));
-        ProcessClient::new(client)
-    }
+/// Whose the process with a number is: user and group as which it acts.
+pub fn acts_as(id: ProcessId) -> (u32, u32) {
+    (1000 + id, 2000 + id)
 }
 
-/// Operations that a server of sockets does not ask for.
+/// Operations that no server asks for.
 macro_rules! never {
     ($($name:ident($($of:ty),*) -> $gives:ty;)*) => {
         $(async fn $name(&self, _: &Peer, $(_: $of),*) -> $gives {
-            unreachable!("the server asks for it")
+            unreachable!("no server asks for it")
         })*
     };
 }
@@ -71,8 +82,6 @@ impl ProcessServer for Played {
         handle(ProcessId) -> Result<DescriptionId, ProcessError>;
         host() -> Result<(String, String), ProcessError>;
         name_host(bool, String) -> Result<(), ProcessError>;
-        list(ProcessId) -> Result<Option<ProcessLine>, ProcessError>;
-        ids(ProcessId) -> Result<Vec<ProcessId>, ProcessError>;
         first_ended() -> Result<Ended, ProcessError>;
     }
 
@@ -87,5 +96,33 @@ impl ProcessServer for Played {
     async fn unsettled(&self, _: &Peer, tickets: Vec<u64>) -> Result<Vec<u64>, ProcessError> {
         let in_flight = self.in_flight.borrow();
         Ok(tickets.into_iter().filter(|ticket| in_flight.contains(ticket)).collect())
+    }
+
+    async fn list(&self, _: &Peer, from: ProcessId) -> Result<Option<ProcessLine>, ProcessError> {
+        let found = self.ids.borrow().iter().copied().find(|id| *id >= from);
+        Ok(found.map(|process| {
+            let (user, group) = acts_as(process);
+            let ids = |effective| Ids { real: 1, effective, saved: 2 };
+            ProcessLine {
+                process,
+                parent: 1,
+                group: process,
+                session: 1,
+                state: 'S',
+                name: format!("name-{process}"),
+                command_line: String::new(),
+                identity: Identity { users: ids(user), groups: ids(group), ..Identity::default() },
+                pages: 9,
+                cpu_ns: 0,
+                children_cpu_ns: 0,
+            }
+        }))
+    }
+
+    async fn ids(&self, _: &Peer, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError> {
+        self.asked.set(self.asked.get() + 1);
+        assert!(self.asked.get() <= ASKED_MAX, "it is asked for ever");
+        let from = if self.is_stuck.get() { 0 } else { from };
+        Ok(self.ids.borrow().iter().copied().filter(|id| *id >= from).take(IDS_MAX).collect())
     }
 }
