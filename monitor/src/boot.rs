@@ -65,7 +65,12 @@ pub async fn start_cores(service: Rc<Service<impl Machine + 'static>>, cores: u3
             runtime::log!("waiting for the monitors of {} cores, among them {missing:?}", waiting.len());
             steps -= 1;
             if steps == 0 {
-                return runtime::log!("these cores are given up");
+                runtime::log!("these cores are halted; the console starts them again (`core NUMBER run`)");
+                for (link, _) in waiting {
+                    let service = service.clone();
+                    runtime::spawn(async move { _ = service.give_up(&link).await });
+                }
+                return;
             }
         }
     }

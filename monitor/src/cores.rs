@@ -162,10 +162,15 @@ impl<M: Machine + 'static> Service<M> {
             error => log_failed(&format!("core {core} does not start: {}", error.name())),
         })?;
         let (link, memory) = started;
-        until(GREETED, || link.is_up())
-            .await
-            .map_err(|()| log_failed(&format!("core {core} does not come up; halt it and try again")))?;
-        self.link_up(&link, memory).map_err(|error| log_failed(&format!("core {core} has no link: {}", error.name())))
+        let greets = until(GREETED, || link.is_up());
+        bring_up(core, greets, || self.link_up(&link, memory), self.give_up(&link)).await
+    }
+
+    /// Halts a core that was started and is not up, so that it may be started again.
+    pub async fn give_up(&self, link: &Link) -> Result<(), MonitorError> {
+        self.halt_link(link).await?;
+        link.release_core();
+        Ok(())
     }
 
     async fn halt(self: &Rc<Self>, core: u32) -> Result<(), MonitorError> {
@@ -209,6 +214,26 @@ impl<M: Machine + 'static> Service<M> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Waits until a core that was told to run greets, and takes its link. One that does not come up is
+/// given up, halted: it could come up later, and its claim would refuse the next start.
+async fn bring_up(
+    core: u32,
+    greets: impl Future<Output = Result<(), ()>>,
+    connect: impl FnOnce() -> Result<(), Error>,
+    give_up: impl Future<Output = Result<(), MonitorError>>,
+) -> Result<(), MonitorError> {
+    let failed = match greets.await {
+        Ok(()) => match connect() {
+            Ok(()) => return Ok(()),
+            Err(error) => format!("core {core} has no link and is halted: {}", error.name()),
+        },
+        Err(()) => format!("core {core} does not come up and is halted; try again"),
+    };
+    let failed = log_failed(&failed);
+    give_up.await?;
+    Err(failed)
 }
 
 /// What there is to do with a core whose monitor is no use any more.
@@ -320,6 +345,7 @@ mod tests {
     use crate::service::tests::played::{CORES, Far, OF_FAR, World, denied, on, plain};
     use alloc::borrow::ToOwned;
     use alloc::vec;
+    use core::cell::Cell;
 
     const CORE: u32 = 1;
     const MS: u64 = 1_000_000;
@@ -534,6 +560,31 @@ mod tests {
             let begun_ns = now_ns();
             assert_eq!(waits.await, Ok(()));
             assert!(now_ns() - begun_ns < MS);
+        });
+    }
+
+    #[test]
+    fn a_core_that_does_not_come_up_is_halted_so_that_it_may_be_tried_again() {
+        runtime::testing::run(async {
+            let failed = Err(MonitorError::Failed);
+            for (greets, connects, halts, comes_up, expected) in [
+                (Ok(()), Ok(()), Ok(()), Ok(()), [true, false]),
+                (Ok(()), Err(Error::NoMemory), Ok(()), failed, [true, true]),
+                (Err(()), Ok(()), Ok(()), failed, [false, true]),
+                (Err(()), Ok(()), Err(MonitorError::NoCore), Err(MonitorError::NoCore), [false, true]),
+            ] {
+                let [is_asked, is_halted] = [Cell::new(false), Cell::new(false)];
+                let connect = || {
+                    is_asked.set(true);
+                    connects
+                };
+                let give_up = async {
+                    is_halted.set(true);
+                    halts
+                };
+                assert_eq!(bring_up(CORE, async { greets }, connect, give_up).await, comes_up);
+                assert_eq!([is_asked.get(), is_halted.get()], expected);
+            }
         });
     }
 

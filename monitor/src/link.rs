@@ -88,8 +88,12 @@ impl Link {
         (self.physical, self.bytes / PAGE_BYTES)
     }
 
-    /// Claims the core and runs a monitor there. No client of an earlier run is left.
+    /// Claims the core and runs a monitor there. No client of an earlier run is left. `Busy` if it
+    /// was not given back: what runs there uses the memory.
     pub fn start(&self, clock_place: u64) -> Result<Memory, Error> {
+        if self.pcore.get().is_some() {
+            return Err(Error::Busy);
+        }
         // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and the
         // core that did has halted. The last page is left out of the channel.
         let memory = unsafe {
@@ -271,6 +275,16 @@ pub(crate) mod tests {
         link.greeting.word(1).store(5, Ordering::Release);
         assert!(link.is_up());
         assert!(link.start(0).is_err() && !link.is_up());
+    }
+
+    #[test]
+    fn a_core_that_was_not_given_back_is_not_started_again() {
+        let link = played(1);
+        link.pcore.set(Some(Handle(5)));
+        assert_eq!(link.start(0x9000).map(drop), Err(Error::Busy));
+        assert_eq!(link.greeting.word(2).load(Ordering::Relaxed), !0, "what runs there has its memory");
+        link.release_core();
+        assert_eq!(link.start(0x9000).map(drop), Err(Error::BadCall), "the kernel is asked");
     }
 
     #[test]
