@@ -84,7 +84,7 @@ mod tests {
         move |register| match register {
             STATUS_A => {
                 updates = updates.saturating_sub(1);
-                0x26 | if updates > 0 { UPDATING } else { 0 }
+                0x26 | if updates > 0 { 0x80 } else { 0 }
             }
             STATUS_B => status_b,
             SECONDS => values[0],
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn no_clock_and_nonsense_end() {
         assert_eq!(read(|_| 0xff), None);
-        assert_eq!(read(clock(WHOLE_DAY, [0; 7], u32::MAX)), None);
+        assert_eq!(read(clock(WHOLE_DAY, [0x36, 0x38, 0x21, 0x22, 0x11, 0x26, 0x20], u32::MAX)), None);
         assert_eq!(read(clock(WHOLE_DAY, [0; 7], 0)), None);
         assert_eq!(read(clock(WHOLE_DAY, [0x6a, 0, 0, 1, 1, 0x26, 0x20], 0)), None);
         let mut second = 0u8;
