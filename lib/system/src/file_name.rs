@@ -1,15 +1,18 @@
 //! Names of files as text: on Linux they are bytes, here they are strings.
 //!
-//! Each byte that belongs to no UTF-8 becomes a character of its own, of a private plane that
-//! nobody has names in; such characters in a name are taken for bytes too. So every name has one
-//! text, no two names have the same, and a name that is UTF-8 (but for those characters) is its own
-//! text.
+//! Each byte that belongs to no UTF-8 becomes a character of its own, U+EF80 to U+EFFF, which are
+//! for private use and used so by MirBSD; such characters in a name are taken for bytes too. So
+//! every name has one text, no two names have the same, and a name that is UTF-8 (but for those
+//! characters) is its own text.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The character of byte 0; those of 0x80 and above are used.
-const FIRST: u32 = 0x10_fe00;
+const FIRST: u32 = 0xef00;
+
+/// A text has at most so many bytes for each of its name's.
+pub const GROWTH_MAX: usize = 3;
 
 fn byte_of(character: char) -> Option<u8> {
     u8::try_from(u32::from(character).checked_sub(FIRST)?).ok().filter(|byte| *byte >= 0x80)
@@ -53,12 +56,13 @@ mod tests {
     #[test]
     fn every_name_has_a_text_of_its_own() {
         let mut names: Vec<Vec<u8>> = vec![b"".into(), b"plain".into(), "f\u{fc}r".into(), b"f\xfcr".into()];
-        names.extend([vec![0xff, 0xfe], vec![0xf4, 0x8f, 0xb8, 0x80], "\u{10fe80}\u{10feff}".into()]);
+        names.extend([vec![0xff, 0xfe], vec![0xee, 0xbe, 0x80], "\u{ef80}\u{efff}".into(), "\u{ef7f}\u{f000}".into()]);
         names.extend((1..=255).flat_map(|one: u8| [0x41, 0x80, 0xc3, 0xf4].map(|other| vec![one, other])));
         let mut texts = BTreeSet::new();
         for name in &names {
             let text = to_text(name);
             assert_eq!(&to_bytes(&text), name);
+            assert!(text.len() <= GROWTH_MAX * name.len());
             texts.insert(text);
         }
         assert_eq!(texts.len(), names.len());

@@ -16,10 +16,14 @@ use volume_core::words;
 
 use crate::server::{Now, Pins, Server};
 
-/// Bytes of one answer with entries: a message of the contract carries 888.
+/// What a message of the contract carries.
+const MESSAGE_BYTES: usize = 888;
+/// Bytes of one answer with entries.
 const ENTRIES_BYTES_MAX: usize = 700;
 /// Encoded size of an entry besides its name, at most.
 const ENTRY_BYTES: usize = 14;
+// An answer carries any entry, or nobody could list what is behind it.
+const _: () = assert!(file_name::GROWTH_MAX * ext4::NAME_MAX + ENTRY_BYTES <= MESSAGE_BYTES);
 
 /// Blocks that a reader has asked for and not come to are at most this part of the cache.
 const AHEAD_PART: u64 = 8;
