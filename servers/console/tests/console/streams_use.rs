@@ -436,6 +436,21 @@ fn a_word_that_is_too_long_is_passed_over() {
     });
 }
 
+/// No later than where the longest word, a key of 128 bytes, would end.
+#[test]
+fn the_beginning_of_a_word_that_is_too_long_waits_for_no_end() {
+    let machine = Machine::new(REGION_BYTES);
+    let streams = streams(&machine);
+    let say = |bytes: &[u8]| {
+        machine.device.borrow_mut().waits[CONTROL].extend(bytes);
+        machine.settle();
+    };
+    say(&[b'x'; "key".len() + 2 * 128 + 1]);
+    assert!(!streams.take_word(|_| ()));
+    say(b"x");
+    assert!(streams.take_word(|_| ()) && !streams.take_word(|_| ()));
+}
+
 #[test]
 fn a_key_is_of_whole_bytes_and_no_more_than_128() {
     runtime::testing::run(async {
@@ -473,4 +488,15 @@ fn a_write_without_room_has_no_result_that_it_is_told_again() {
     machine.settle();
     assert_eq!(streams.write(Out::Output, b"more", request, |done| done), 4);
     assert_eq!(streams.result(request), Some(4));
+}
+
+#[test]
+fn the_last_result_of_each_of_1024_clients_is_told_again() {
+    let machine = Machine::new(REGION_BYTES);
+    let streams = streams(&machine);
+    let requests = [0, 511, 1023].map(|client| Some(Request { client, number: 8 }));
+    for (request, bytes) in requests.iter().zip([b"a".as_slice(), b"bc", b"def"]) {
+        assert_eq!(streams.write(Out::Output, bytes, *request, |done| done), bytes.len());
+    }
+    assert_eq!(requests.map(|request| streams.result(request)), [1, 2, 3].map(Some));
 }
