@@ -2,14 +2,14 @@
 
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
-use crate::arch::fpu::Area;
+use crate::arch::fpu::AREA_BYTES;
 use crate::arch::paging::Root;
 use crate::clock;
 use crate::devices::DeviceInfo;
 use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 std::thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
@@ -20,11 +20,15 @@ std::thread_local! {
     static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
     static COMMANDS: Cell<[CoreCommand; CORES]> = const { Cell::new([CoreCommand::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
+    static VECTORS: RefCell<BTreeSet<u8>> = const { RefCell::new(BTreeSet::new()) };
+    static RAISED: RefCell<BTreeMap<Raiser, (u8, bool)>> = const { RefCell::new(BTreeMap::new()) };
     static MASTERS: RefCell<Vec<(u32, bool)>> = const { RefCell::new(Vec::new()) };
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static WORK: Cell<u64> = const { Cell::new(0) };
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static OPEN: Cell<bool> = const { Cell::new(true) };
+    static VECTOR: Cell<u64> = const { Cell::new(0) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -36,8 +40,25 @@ pub use crate::core_commands::{CoreCommand, State, Used};
 /// Cores whose words tests can set.
 pub const CORES: usize = 4;
 
-/// As in `hardware.rs`.
-pub type VectorArea = Area;
+/// As in `hardware.rs`, of the same size: one vector register that programs of tests use.
+#[repr(C, align(16))]
+pub struct VectorArea {
+    register: u64,
+    _others: [u8; AREA_BYTES - size_of::<u64>()],
+}
+
+impl VectorArea {
+    /// What a program begins with.
+    pub const fn new() -> VectorArea {
+        VectorArea { register: 0, _others: [0; AREA_BYTES - size_of::<u64>()] }
+    }
+}
+
+impl Default for VectorArea {
+    fn default() -> Self {
+        VectorArea::new()
+    }
+}
 
 /// As in `hardware.rs`.
 pub fn count_work(units: u64) {
@@ -135,13 +156,29 @@ pub fn load_root(_root: Root) {
 }
 
 /// As in `hardware.rs`.
-pub fn open_vectors(_open: bool) {}
+pub fn open_vectors(open: bool) {
+    OPEN.set(open);
+}
 
 /// As in `hardware.rs`.
-pub fn save_vectors(_area: &mut Area) {}
+pub fn save_vectors(area: &mut VectorArea) {
+    area.register = VECTOR.get();
+}
 
 /// As in `hardware.rs`.
-pub fn restore_vectors(_area: &Area) {}
+pub fn restore_vectors(area: &VectorArea) {
+    VECTOR.set(area.register);
+}
+
+/// What whoever runs reads in its vector register; `None`: that is an exception.
+pub fn vector() -> Option<u64> {
+    OPEN.get().then_some(VECTOR.get())
+}
+
+/// Whoever runs writes its vector register.
+pub fn set_vector(value: u64) {
+    VECTOR.set(value);
+}
 
 /// As in `hardware.rs`: noted.
 pub fn post(core: usize, slot: usize) {
@@ -216,6 +253,73 @@ pub fn claim_device(index: usize) -> bool {
 /// As in `hardware.rs`.
 pub fn free_device(index: usize) {
     CLAIMED.set(CLAIMED.get() & !(1 << index));
+}
+
+/// What raises interrupts: a line, or an entry of the device of that hardware id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Raiser {
+    /// By its number.
+    Line(u32),
+    /// A message.
+    Message(u32, u16),
+}
+
+const INTERRUPT_LINES: u32 = 24;
+
+/// As in `hardware.rs`: a core of few vectors.
+pub fn allocate_vector() -> Option<u8> {
+    VECTORS.with_borrow_mut(|taken| {
+        let free = (0x30..0x40).find(|vector| !taken.contains(vector))?;
+        taken.insert(free);
+        Some(free)
+    })
+}
+
+/// As in `hardware.rs`.
+pub fn free_vector(vector: u8) {
+    let is_masked = |(_, (of, masked)): (&Raiser, &(u8, bool))| *of != vector || *masked;
+    assert!(RAISED.with_borrow(|raised| raised.iter().all(is_masked)), "a vector is freed that is still raised");
+    assert!(VECTORS.with_borrow_mut(|taken| taken.remove(&vector)), "a vector is freed twice");
+}
+
+/// How many vectors devices have.
+pub fn vectors_taken() -> usize {
+    VECTORS.with_borrow(BTreeSet::len)
+}
+
+/// The vector that comes when this raises an interrupt; `None`: no interrupt comes.
+pub fn raised_by(raiser: Raiser) -> Option<u8> {
+    let found = RAISED.with_borrow(|raised| raised.get(&raiser).copied());
+    found.filter(|(_, masked)| !masked).map(|(vector, _)| vector)
+}
+
+fn raise(raiser: Raiser, vector: u8) {
+    RAISED.with_borrow_mut(|raised| raised.insert(raiser, (vector, false)));
+}
+
+fn set_masked(raiser: Raiser, masked: bool) {
+    RAISED.with_borrow_mut(|raised| raised.get_mut(&raiser).into_iter().for_each(|found| found.1 = masked));
+}
+
+/// As in `hardware.rs`: the machine has 24 lines, and core 0 has them.
+pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Option<()> {
+    (line < INTERRUPT_LINES && core == 0).then(|| raise(Raiser::Line(line), vector))
+}
+
+/// As in `hardware.rs`.
+pub fn mask_ioapic(line: u32, masked: bool) {
+    set_masked(Raiser::Line(line), masked);
+}
+
+/// As in `hardware.rs`.
+pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Option<()> {
+    let msix = device.msix?;
+    (entry < msix.entries).then(|| raise(Raiser::Message(device.hwid, entry), vector))
+}
+
+/// As in `hardware.rs`.
+pub fn mask_msix(device: &DeviceInfo, entry: u16, masked: bool) {
+    set_masked(Raiser::Message(device.hwid, entry), masked);
 }
 
 /// As in `hardware.rs`: it has begun already.

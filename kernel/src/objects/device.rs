@@ -9,7 +9,6 @@
 use super::notification::Notification;
 use super::slot::Source;
 use super::{Header, Made, Object, Ptr, Ram, Slot};
-use crate::arch::irq;
 use crate::devices::DeviceInfo;
 use crate::hardware;
 use crate::state::Kernel;
@@ -147,9 +146,9 @@ impl Ptr<Device> {
             return Ok(());
         }
         let free = self.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
-        let vector = irq::allocate_vector().ok_or(Error::Busy)?;
+        let vector = hardware::allocate_vector().ok_or(Error::Busy)?;
         if let Err(error) = self.connect(kernel.core(), entry, vector) {
-            irq::free_vector(vector);
+            hardware::free_vector(vector);
             return Err(error);
         }
         assert!(kernel.interrupts.targets[usize::from(vector)].get().is_none(), "a free vector has a target");
@@ -162,8 +161,8 @@ impl Ptr<Device> {
     /// those of virtio-mmio windows on microvm (its device table says so).
     fn connect(self, core: usize, entry: u16, vector: u8) -> Result<(), Error> {
         let connected = match self.line() {
-            None => irq::program_msix(self.found()?, entry, vector),
-            Some(line) if entry == 0 => irq::route_ioapic(line, vector, core),
+            None => hardware::program_msix(self.found()?, entry, vector),
+            Some(line) if entry == 0 => hardware::route_ioapic(line, vector, core),
             Some(_) => None,
         };
         connected.ok_or(Error::NotFound)
@@ -193,8 +192,8 @@ fn aim(kernel: &mut Kernel, vector: u8, target: Option<Source>) {
 
 fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
     match (device.line(), device.found()) {
-        (Some(line), _) => irq::mask_ioapic(line, masked),
-        (None, Ok(info)) => irq::mask_msix(info, entry, masked),
+        (Some(line), _) => hardware::mask_ioapic(line, masked),
+        (None, Ok(info)) => hardware::mask_msix(info, entry, masked),
         (None, Err(_)) => (),
     }
 }
@@ -205,7 +204,7 @@ pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
         aim(kernel, route.vector, None);
-        irq::free_vector(route.vector);
+        hardware::free_vector(route.vector);
     }
     hardware::free_device(device.index);
 }
