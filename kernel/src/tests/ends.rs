@@ -10,9 +10,9 @@ use crate::objects::portal::PortalKind;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Linked, Portal, Ptr, Ram, Semaphore};
 use crate::scheduler::Decision;
-use crate::steps::{END_UNITS, UNITS};
+use crate::steps::{Budget, CALLER_UNITS, END_UNITS, UNITS, WAKE_SLOTS_UNITS};
 use crate::{calls, hardware};
-use abi::layout::{HEAP, protection, segment as kinds};
+use abi::layout::{HEAP, REGIONS, protection, segment as kinds};
 use abi::{Call, DeathCause, Error, Handle, Rights};
 
 const PAGE: u64 = 4096;
@@ -270,6 +270,145 @@ fn what_is_named_by_the_dead_alone_ends_too() {
         assert!(!domain.is_alive() && !domain.is_ending() && domain.contexts.is_empty());
         fixture.world.kernel.release(domain);
     }
+    fixture.leave_nothing();
+}
+
+/// Its segment has no name but the mapping.
+#[test]
+fn who_is_told_of_a_death_has_the_memory_back() {
+    for units in [3, 20, END_UNITS] {
+        let mut fixture = Fixture::new();
+        let segment = fixture.world.make(fixture.victim, Call::SegmentAlloc, &[RAM, 50, kinds::EAGER]);
+        fixture.world.make(fixture.victim, Call::RangeMap, &[SPACE, HEAP, segment, 0, 50, OPEN]);
+        fixture.world.run(fixture.victim, Call::CapDrop, &[segment]).unwrap();
+        let used = fixture.world.used();
+        fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+        while !fixture.is_told() {
+            assert!(fixture.victim.domain.is_ending());
+            fixture.world.kernel.drain_ending(&mut Budget::new(units));
+        }
+        assert!(used - fixture.world.used() > 50 && fixture.world.kernel.destroy_queue.is_empty());
+        fixture.leave_nothing();
+    }
+}
+
+/// What it held is given back in several steps, and then that is told.
+#[test]
+fn who_is_told_of_a_revoked_domain_has_back_what_it_held() {
+    const HELD: u32 = 3000;
+    let mut fixture = Fixture::new();
+    let (killer, world) = (fixture.killer, &mut fixture.world);
+    let account = world.make(killer, Call::RamSplit, &[RAM, 3000, 0]);
+    let paid = killer.domain.share().find::<Ram>(Handle(account), Rights::CONTROL).unwrap().0;
+    let doomed = world.actor(paid);
+    let ram = world.ram;
+    let semaphore = world.kernel.create(ram, |header| Semaphore::new(header, 0)).unwrap();
+    for number in 0..HELD as usize {
+        doomed.domain.ensure_slot(&mut world.kernel, VICTIM + number).unwrap();
+        world.give(doomed, VICTIM + number, semaphore.any());
+    }
+    doomed.domain.set_on_death_of(world, killer.context);
+    world.kernel.release(doomed.context);
+    world.kernel.release(doomed.domain);
+    let is_told = || killer.context.pending.get() & TOLD != 0;
+    let parts = world.revoke(killer, account, |_| assert!(!is_told() || semaphore.header().references() == 1));
+    assert!(parts > HELD / UNITS && is_told() && semaphore.header().references() == 1);
+    killer.context.pending.set(0);
+    world.kernel.release(semaphore);
+    world.run(killer, Call::CapDrop, &[account]).unwrap();
+    world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.leave_nothing();
+}
+
+/// Nobody would begin the next step but the timer.
+#[test]
+fn what_nobody_holds_goes_in_steps_that_follow_each_other() {
+    let mut fixture = Fixture::new();
+    let segment = fixture.world.make(fixture.victim, Call::SegmentAlloc, &[RAM, 3000, kinds::EAGER]);
+    fixture.world.make(fixture.victim, Call::RangeMap, &[SPACE, HEAP, segment, 0, 1, OPEN]);
+    fixture.world.run(fixture.victim, Call::CapDrop, &[segment]).unwrap();
+    let used = fixture.world.used();
+    fixture.world.run_one(fixture.victim, Call::RangeUnmap, &[SPACE, HEAP, 1]).unwrap();
+    let mut steps = 0;
+    while !fixture.world.kernel.destroy_queue.is_empty() {
+        hardware::set_deadline(None);
+        fixture.world.kernel.step(Event::Timer);
+        let fires = hardware::deadline().is_some_and(|at_ns| at_ns <= hardware::now_ns());
+        assert!(fires || fixture.world.kernel.destroy_queue.is_empty(), "the next step begins at once");
+        steps += 1;
+    }
+    assert!(steps > 10 && used - fixture.world.used() >= 3000, "{steps}");
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.leave_nothing();
+}
+
+/// How much of a budget is spent by this.
+fn spent(what: impl FnOnce(&mut Budget) -> bool) -> u32 {
+    let mut budget = Budget::new(1000);
+    assert!(what(&mut budget));
+    1000 - core::iter::from_fn(|| budget.spend(1).then_some(())).count() as u32
+}
+
+#[test]
+fn the_end_of_a_context_costs_what_is_searched_and_who_is_told() {
+    let mut fixture = Fixture::new();
+    let (world, domain) = (&mut fixture.world, fixture.victim.domain);
+    let mut cost = |slots: u64, callers: u64| {
+        let server = world.thread(domain, 0, 3);
+        for badge in 0..slots {
+            world.kernel.wake_slots.allocate(server.any(), 1 << badge).unwrap();
+        }
+        for number in 0..callers {
+            let caller = world.thread(domain, 1 + number, 3);
+            world.kernel.call_rendezvous(caller, server, 0, u64::MAX);
+        }
+        let units = spent(|budget| world.kernel.end_context_within(server, budget));
+        // Its place, and those of the callers, are the next one's.
+        let mut next = domain.contexts.last();
+        while let Some(context) = next.filter(|context| *context != fixture.victim.context) {
+            world.kernel.end_context(context);
+            next = domain.contexts.last();
+        }
+        world.make(fixture.victim, Call::RangeUnmap, &[SPACE, REGIONS, 1 + callers]);
+        units
+    };
+    let bare = cost(0, 0);
+    assert_eq!([cost(1, 0), cost(5, 0)].map(|units| units - bare), [WAKE_SLOTS_UNITS; 2], "one search for all");
+    assert_eq!([cost(0, 1), cost(0, 7)].map(|units| units - bare), [CALLER_UNITS, 7 * CALLER_UNITS]);
+    assert_eq!(cost(2, 3) - bare, WAKE_SLOTS_UNITS + 3 * CALLER_UNITS);
+    fixture.world.kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.leave_nothing();
+}
+
+#[test]
+fn the_end_of_a_semaphore_costs_the_search_for_its_wake_slots() {
+    let mut fixture = Fixture::new();
+    let (kernel, ram) = (&mut *fixture.world.kernel, fixture.world.ram);
+    let [bare, woken] = [0, 3].map(|slots| {
+        let semaphore = kernel.create(ram, |header| Semaphore::new(header, 0)).unwrap();
+        for _ in 0..slots {
+            kernel.wake_slots.allocate(semaphore.any(), 0).unwrap();
+        }
+        kernel.release(semaphore);
+        spent(|budget| kernel.destroy_queued(budget))
+    });
+    assert_eq!(woken - bare, WAKE_SLOTS_UNITS);
+    kernel.kill(fixture.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    fixture.leave_nothing();
+}
+
+#[test]
+fn a_domain_tells_what_it_uses_and_when_it_has_ended_what_it_used() {
+    let mut fixture = Fixture::new();
+    give_pages(&mut fixture);
+    let (victim, ram) = (fixture.victim.domain, fixture.world.ram);
+    let used = ram.used();
+    assert!(used > 10_000);
+    assert_eq!(victim.state().used_pages, used);
+    fixture.world.kernel.kill(victim, Death::by_call(DeathCause::Killed, 0));
+    fixture.world.kernel.drain_all();
+    assert!(ram.used() < used - 10_000);
+    assert_eq!(victim.state().used_pages, used);
     fixture.leave_nothing();
 }
 

@@ -32,6 +32,7 @@ mod stuck;
 mod time;
 mod transcript;
 mod turns;
+mod vectors;
 mod wakes;
 mod watch;
 

@@ -6,6 +6,9 @@ use super::revoke::Actor;
 use crate::arch::paging::{Flags, Leaves, leaves, view};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::objects::fault::Access;
+use crate::objects::mapping::PageRun;
+use crate::objects::segment::Kind;
+use crate::objects::{Ptr, Segment};
 use abi::layout::{HEAP, copy, protection, segment as kinds};
 use abi::{Call, Error, Handle};
 
@@ -218,4 +221,112 @@ fn a_contiguous_segment_is_shown_in_large_pages_until_a_part_is_changed() {
     touch(&mut world, actor, HEAP + 8 * LARGE, Access::Write).unwrap();
     assert!(!is_large(HEAP + 8 * LARGE));
     world.leave_nothing(&[actor]);
+}
+
+/// One fault shows what is there around it, as it may be used without another: pages shared until
+/// they are written only to be read, and none of those whose first reference copies them.
+#[test]
+fn a_fault_shows_the_pages_around_it_that_are_there() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let root = actor.domain.range().root();
+    let seen = |address: u64| {
+        let found = (0..40).map(|page| view(root, address + page * PAGE));
+        found.map(|entry| entry.map(|entry| entry.flags().contains(Flags::WRITE))).collect::<Vec<_>>()
+    };
+    let around = |writable: bool| (0..40).map(|page| (16..32).contains(&page).then_some(writable)).collect::<Vec<_>>();
+    let show = |world: &mut World, segment: u64, number: u64| {
+        let address = HEAP + number * 64 * PAGE;
+        world.make(actor, Call::RangeMap, &[SPACE, address, segment, 0, 40, OPEN]);
+        address
+    };
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, 40, kinds::EAGER]);
+    let at = show(&mut world, source, 0);
+    for page in [20, 31] {
+        touch(&mut world, actor, at + page * PAGE, Access::Read).unwrap();
+        assert_eq!(seen(at), around(true));
+    }
+    for page in 0..40 {
+        let frame = view(root, at + page * PAGE).map(|entry| entry.address());
+        let touched = touch(&mut world, actor, at + page * PAGE, Access::Read);
+        assert!(frame.is_none_or(|frame| touched == Some(frame)), "page {page} is shown as it is");
+    }
+    // What is not there yet is not made.
+    let empty = world.make(actor, Call::SegmentAlloc, &[RAM, 40, 0]);
+    let at = show(&mut world, empty, 1);
+    touch(&mut world, actor, at + 20 * PAGE, Access::Write).unwrap();
+    assert_eq!(seen(at).iter().flatten().count(), 1);
+    let shared = world.make(actor, Call::SegmentCopy, &[RAM, source, copy::ON_WRITE]);
+    let at = show(&mut world, shared, 2);
+    touch(&mut world, actor, at + 20 * PAGE, Access::Read).unwrap();
+    assert_eq!(seen(at), around(false));
+    let own = world.make(actor, Call::SegmentCopy, &[RAM, source, copy::ON_REFERENCE]);
+    let at = show(&mut world, own, 3);
+    for page in [20, 21, 25] {
+        touch(&mut world, actor, at + page * PAGE, Access::Read).unwrap();
+    }
+    // Those that it has copied are its own, and are shown by whatever fault comes next.
+    let entries = [20, 21, 25].map(|page| at + page * PAGE);
+    world.make(actor, Call::RangeUnmap, &[SPACE, at, 40]);
+    world.make(actor, Call::RangeMap, &[SPACE, at, own, 0, 40, OPEN]);
+    touch(&mut world, actor, entries[0], Access::Read).unwrap();
+    assert_eq!(
+        entries.map(|entry| view(root, entry).map(|entry| entry.flags().contains(Flags::WRITE))),
+        [Some(true); 3]
+    );
+    assert_eq!(seen(at).iter().flatten().count(), 3);
+    world.leave_nothing(&[actor]);
+}
+
+/// Registers of a device lie anywhere: whether a large page fits is a matter of where both are.
+#[test]
+fn registers_are_shown_in_a_large_page_where_memory_and_space_are_aligned_alike() {
+    for (before, first, fits) in [(1, 1, true), (511, 1, false), (511, 511, true), (1, 511, false), (0, 0, true)] {
+        let mut world = World::new(2000);
+        let actor = world.outsider();
+        let range = actor.domain.range();
+        // So many pages before the start of a large one.
+        let kind = Kind::Imported { base: PhysAddr(8 * LARGE - before * PAGE), uncached: true, is_ram: false };
+        let ram = world.ram;
+        let segment = Ptr::<Segment>::new_imported(&mut world.kernel, ram, 1100, kind).unwrap();
+        range.map(&mut world.kernel, PageRun { start: HEAP, pages: 512 }, segment, first, [OPEN; 2]).unwrap();
+        let frame = touch(&mut world, actor, HEAP + 5 * PAGE, Access::Read).unwrap();
+        assert_eq!(frame.0, 8 * LARGE + (first + 5) * PAGE - before * PAGE);
+        assert_eq!(matches!(leaves(range.top(), HEAP, 1), Leaves::Large(_)), fits, "{before} {first}");
+        world.kernel.release(segment);
+        world.leave_nothing(&[actor]);
+    }
+}
+
+#[test]
+fn a_range_of_one_table_shows_its_pages_one_by_one() {
+    let mut world = World::new(3000);
+    let actor = world.outsider();
+    let [segment, base, _] = world.run(actor, Call::SegmentAlloc, &[RAM, 512, kinds::CONTIGUOUS]).unwrap();
+    assert!(base.is_multiple_of(LARGE));
+    let small = world.make(actor, Call::RangeAlloc, &[RAM, 512, 0]);
+    world.make(actor, Call::RangeMap, &[small, 0, segment, 0, 512, OPEN]);
+    world.make(actor, Call::RangeNest, &[SPACE, HEAP, small, OPEN]);
+    for page in [3, 500] {
+        let frame = touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap();
+        assert_eq!(frame.0, base + page * PAGE);
+        assert_eq!(view(actor.domain.range().root(), HEAP + page * PAGE).unwrap().address(), frame);
+    }
+    assert!(matches!(leaves(actor.domain.range().top(), HEAP, 1), Leaves::Small(_)));
+    world.leave_nothing(&[actor]);
+}
+
+/// As processors tell it: present 1, write 2, user 4, fetch 16.
+#[test]
+fn the_kind_of_an_access_is_told_by_the_error_of_its_fault() {
+    for (error, access) in [
+        (4, Access::Read),
+        (5, Access::Read),
+        (6, Access::Write),
+        (7, Access::Write),
+        (20, Access::Execute),
+        (21, Access::Execute),
+    ] {
+        assert_eq!(Access::decode(error), access, "{error}");
+    }
 }

@@ -409,6 +409,44 @@ fn a_fork_goes_on_with_the_copy_of_no_other_call() {
     world.leave_nothing(&[actor]);
 }
 
+/// A fork that is told to go on with another slot, or whose segment grew meanwhile, begins that copy
+/// anew: the one it was at is of something else.
+#[test]
+fn a_fork_goes_on_with_the_copy_of_no_other_segment() {
+    const PAGES_EACH: u64 = 3000;
+    let inherit = u64::from(Rights::ALL.union(Rights::INHERIT).0);
+    for grows in [true, false] {
+        let mut world = World::new(20_000);
+        let actor = world.outsider();
+        let slots = [1, 2].map(|value| {
+            let segment = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES_EACH, kinds::EAGER]);
+            world.make(actor, Call::RangeMap, &[SPACE, HEAP + value * PAGES_EACH * PAGE, segment, 0, PAGES_EACH, OPEN]);
+            let address = HEAP + value * PAGES_EACH * PAGE;
+            write(actor.domain.range().resolve(&mut world.kernel, address, Access::Write).unwrap(), value as u8);
+            world.make(actor, Call::CapCopy, &[segment, inherit])
+        });
+        let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+        assert!(one_step(&mut world, actor, Call::DomainFork, [handle, 0, 0, 0, 0, 0]));
+        let at = actor.context.with_registers(|r| r.rsi);
+        assert_eq!(at, slots[0], "it is at the first");
+        let goes_on = if grows { slots[0] } else { slots[1] };
+        if grows {
+            world.run(actor, Call::SegmentSetPages, &[slots[0], PAGES_EACH + 200]).unwrap();
+        }
+        world.run(actor, Call::DomainFork, &[handle, goes_on, 0]).unwrap();
+        let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+        let held = slots.map(|slot| child.share().find::<Segment>(Handle(slot), Rights::READ).ok());
+        assert_eq!(
+            held.map(|found| found.map(|(copy, _)| copy.pages())),
+            [grows.then_some(PAGES_EACH + 200), Some(PAGES_EACH)]
+        );
+        let frame = child.range().resolve(&mut world.kernel, HEAP + 2 * PAGES_EACH * PAGE, Access::Read).unwrap();
+        assert_eq!(read(frame), 2, "each has the bytes of its own");
+        world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+        world.leave_nothing(&[actor]);
+    }
+}
+
 /// A segment whose slot another one took since the last fork is no child's any more, and neither
 /// are its mappings.
 #[test]

@@ -96,12 +96,20 @@ impl Crowd {
 impl World {
     /// A running context of `domain`, which alone holds it.
     pub(super) fn thread(&mut self, domain: Ptr<Domain>, number: u64, priority: usize) -> Ptr<Context> {
+        let context = self.without_time(domain, number);
+        let ram = self.ram;
+        let schedule = self.kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
+        context.schedule.set(Some(schedule));
+        self.kernel.make_ready(context);
+        context
+    }
+
+    /// The same, but it runs only on time that others donate.
+    fn without_time(&mut self, domain: Ptr<Domain>, number: u64) -> Ptr<Context> {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let place = PageRun { start: layout::REGIONS + number * PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
-        let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
-        context.schedule.set(Some(schedule));
         kernel.start(context, 0x1000, 0x2000, [0; 2]);
         kernel.release(context);
         context
@@ -170,6 +178,83 @@ fn a_donor_that_leaves_the_queue_leaves_nobody_asleep() {
         crowd.settle();
         assert!(crowd.ready() + 1 >= crowd.callers.len(), "only {} are ready", crowd.ready());
         crowd.end();
+    }
+}
+
+/// It is on the list of those whose callers are still to be woken, and leaves that.
+#[test]
+fn one_that_blocks_or_ends_before_all_its_callers_are_woken_is_woken_for_them_no_more() {
+    let mut crowd = Crowd::new();
+    for caller in &crowd.callers {
+        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
+    }
+    for round in 0..3 {
+        crowd.world.kernel.block(crowd.server, State::Waiting);
+        if round == 0 {
+            crowd.settle();
+        }
+        crowd.world.kernel.signal(crowd.server, 1);
+        crowd.world.kernel.step(Event::Timer);
+        crowd.assert_bounded();
+        assert!(crowd.server.is_waking(), "others are still to be woken");
+    }
+    crowd.world.kernel.retain(crowd.server);
+    crowd.world.kernel.end_context(crowd.server);
+    crowd.settle();
+    let told = (Error::PeerDead as u64).wrapping_neg();
+    assert!(crowd.callers.iter().all(|caller| caller.with_registers(|registers| registers.rax) == told));
+    assert!(!crowd.server.is_waking());
+    crowd.world.kernel.release(crowd.server);
+    crowd.end();
+}
+
+/// What a step may wake are contexts, not chains of them.
+#[test]
+fn a_step_wakes_few_chains_if_they_are_long() {
+    const LONG: usize = 15;
+    let mut crowd = Crowd::new();
+    let (server, kernel) = (crowd.server, &mut *crowd.world.kernel);
+    let rest = crowd.callers.split_off(40 * LONG);
+    for chain in crowd.callers.chunks(LONG) {
+        for (caller, callee) in chain.iter().zip(chain[1..].iter().chain([&server])) {
+            kernel.call_rendezvous(*caller, *callee, 0, u64::MAX);
+        }
+    }
+    rest.iter().for_each(|context| kernel.block(*context, State::Waiting));
+    kernel.block(server, State::Waiting);
+    crowd.settle();
+    assert_eq!(crowd.ready(), 0);
+    crowd.world.kernel.signal(server, 1);
+    let mut ready = crowd.ready();
+    while ready < crowd.callers.len() {
+        hardware::take_work();
+        crowd.world.kernel.step(Event::Timer);
+        crowd.assert_bounded();
+        // One of them runs.
+        let woken = crowd.ready() + 1 - ready;
+        assert!(0 < woken && woken < WAKES as usize + LONG, "{woken} were woken in one step");
+        ready += woken;
+    }
+    crowd.end();
+}
+
+/// What it rang the server for may take long; a server without time of its own would stand still.
+#[test]
+fn who_rang_a_server_and_is_notified_goes_on_if_the_server_has_time_of_its_own() {
+    for has_time in [true, false] {
+        let mut world = World::new(512);
+        let domain = world.monitor();
+        let caller = world.thread(domain, 0, 3);
+        let server = if has_time { world.thread(domain, 1, 3) } else { world.without_time(domain, 1) };
+        let kernel = &mut *world.kernel;
+        kernel.call_mailbox(caller, server, 1);
+        assert!(caller.state() == State::Donation(server));
+        kernel.signal(caller, 0b10);
+        assert!(if has_time { caller.state() == State::Runnable } else { caller.state() == State::Donation(server) });
+        assert_eq!((caller.pending.get(), caller.with_registers(|registers| registers.rax)), (0b10, 0));
+        kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
+        kernel.release(domain);
+        world.assert_empty();
     }
 }
 
