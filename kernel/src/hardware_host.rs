@@ -170,12 +170,12 @@ pub fn restore_vectors(area: &VectorArea) {
     VECTOR.set(area.register);
 }
 
-/// What whoever runs reads in its vector register; `None`: that is an exception.
+/// What the context that runs reads in its vector register; `None`: that is an exception.
 pub fn vector() -> Option<u64> {
     OPEN.get().then_some(VECTOR.get())
 }
 
-/// Whoever runs writes its vector register.
+/// The context that runs writes its vector register.
 pub fn set_vector(value: u64) {
     VECTOR.set(value);
 }

@@ -1,4 +1,4 @@
-//! Vector registers: each context finds its own again, whoever ran meanwhile.
+//! Vector registers: each context finds its own again, and never those of another.
 
 use super::World;
 use super::time::context;
