@@ -91,11 +91,6 @@ impl Range {
         self.top.level
     }
 
-    /// Whether it is a whole space.
-    pub fn is_root(&self) -> bool {
-        self.level() == Table::TOP_LEVEL
-    }
-
     /// The addresses it may use.
     pub fn window(&self) -> VaRange {
         self.window
@@ -203,7 +198,7 @@ impl Space for Own<'_> {
     fn tlb_scope(&self) -> TlbScope {
         match self.kernel.loaded {
             Some(range) if range == self.range => TlbScope::Here,
-            Some(_) if !self.range.is_root() && !self.range.parents.is_empty() => TlbScope::Anywhere,
+            Some(_) if !self.range.parents.is_empty() => TlbScope::Anywhere,
             _ => TlbScope::Nowhere,
         }
     }
