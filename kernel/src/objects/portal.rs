@@ -171,7 +171,7 @@ impl Ptr<Context> {
             None => callee.set_depth(0),
             Some(first) => {
                 let left = if was_first { first.depth.get() } else { self.depth.get() };
-                if left > 0 || callee.depth.get() > 1 {
+                if callee.depth.get() > 1 {
                     callee.donor_left(left);
                 }
             }
