@@ -2,6 +2,7 @@
 //! there is with bad and good arguments, and models.
 
 mod backtrace;
+mod chains;
 mod devices;
 mod ends;
 mod fuzz;

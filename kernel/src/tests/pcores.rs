@@ -4,7 +4,7 @@ use super::World;
 use crate::arch::context::Event;
 use crate::hardware::{self, CoreCommand, State, Used};
 use crate::memory::{PhysAddr, phys_to_virt};
-use crate::objects::pcore::{Plan, Polled, cores_changed};
+use crate::objects::pcore::{CORE_SLOT, Plan, Polled, cores_changed};
 use crate::objects::{Context, Ptr, Segment};
 use crate::polling::Polling;
 use abi::call::Flag;
@@ -162,6 +162,44 @@ fn a_core_that_halts_by_itself_can_run_again_and_its_watcher_hears_of_both() {
         cores_changed(&mut caller.world.kernel);
         assert_eq!(caller.context.pending.take(), 8);
     }
+}
+
+/// A core that never ran is started; one that has halted waits for its doorbell.
+#[test]
+fn a_core_is_started_once_and_then_told_by_its_doorbell() {
+    let mut caller = Caller::new();
+    let pcore = caller.claim().unwrap();
+    caller.launch(pcore, &launch_without_segments()).unwrap();
+    assert_eq!(hardware::posted(), None, "nobody hears it there yet");
+    caller.call(Call::PcoreHalt, [pcore, 0, 0, 0, 0, 0]).unwrap();
+    cores_changed(&mut caller.world.kernel);
+    hardware::posted();
+    caller.launch(pcore, &launch_without_segments()).unwrap();
+    assert_eq!(hardware::posted(), Some((CORE as usize, CORE_SLOT)));
+}
+
+/// It has not come to its command yet.
+#[test]
+fn what_a_core_said_of_an_earlier_run_is_not_taken_for_this_one() {
+    let mut caller = Caller::new();
+    let pcore = caller.claim().unwrap();
+    caller.launch(pcore, &launch_without_segments()).unwrap();
+    caller.call(Call::PcoreHalt, [pcore, 0, 0, 0, 0, 0]).unwrap();
+    cores_changed(&mut caller.world.kernel);
+    let doorbell = [Handle::SELF_CONTEXT.0, u64::from(Rights::NOTIFY.0), 8, 0, 0, 0];
+    let doorbell = caller.call(Call::CapMint, doorbell).unwrap()[0];
+    caller.call(Call::PcoreWatch, [pcore, doorbell, 0, 0, 0, 0]).unwrap();
+    caller.launch(pcore, &launch_without_segments()).unwrap();
+    let State::Running(run) = hardware::core_state(CORE as usize) else { panic!("does not run") };
+    for earlier in [State::Running(run - 1), State::Halted(run - 1)] {
+        hardware::set_state_of(CORE as usize, earlier);
+        cores_changed(&mut caller.world.kernel);
+        assert_eq!(caller.context.pending.get(), 0, "nobody is told");
+        assert_eq!(caller.launch(pcore, &launch_without_segments()), Err(Error::Busy), "it is to run");
+    }
+    hardware::set_state_of(CORE as usize, State::Running(run));
+    cores_changed(&mut caller.world.kernel);
+    assert_eq!(caller.context.pending.get(), 8);
 }
 
 #[test]

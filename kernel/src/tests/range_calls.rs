@@ -4,11 +4,13 @@
 use super::World;
 use super::revoke::Actor;
 use crate::arch::paging::{Flags, view};
+use crate::hardware::{Flush, take_flushes};
+use crate::objects::domain::Death;
 use crate::objects::fault::Access;
 use crate::objects::share::Capability;
 use crate::objects::{Pcore, Ptr, Range};
 use abi::layout::{HEAP, copy, protection, segment};
-use abi::{Call, Error, Handle, RangeEntry, Rights};
+use abi::{Call, DeathCause, Error, Handle, RangeEntry, Rights};
 
 const READ: u64 = protection::READ;
 const OPEN: u64 = protection::READ | protection::WRITE;
@@ -237,5 +239,87 @@ fn pages_are_shown_ahead_of_their_first_touch() {
     let free = world.kernel.frames.free();
     world.make(actor, Call::RangeFill, &[space, HEAP - (1 << 39), 100]);
     assert!(free - world.kernel.frames.free() <= 3, "tables only");
+    world.leave_nothing(&[actor]);
+}
+
+/// One fault shows all pages around that are there, and makes none.
+#[test]
+fn neighbours_that_are_there_are_shown_with_the_page_that_was_touched() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let (space, range) = (Handle::SELF_RANGE.0, actor.domain.range());
+    let whole = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 40, segment::EAGER]);
+    let empty = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 40, 0]);
+    for (handle, at, around) in [(whole, HEAP, 16..32), (empty, HEAP + 64 * PAGE, 19..20)] {
+        world.make(actor, Call::RangeMap, &[space, at, handle, 0, 40, OPEN]);
+        range.resolve(&mut world.kernel, at + 19 * PAGE, Access::Read).unwrap();
+        assert!((0..40).all(|page| view(range.root(), at + page * PAGE).is_some() == around.contains(&page)));
+    }
+    world.leave_nothing(&[actor]);
+}
+
+/// The processor remembers the loaded space only: that by page, and what may be anywhere in it as a
+/// whole.
+#[test]
+fn translations_are_invalidated_where_there_may_be_some_and_nowhere_else() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = Handle::ROOT_RAM.0;
+    let space = Handle::SELF_RANGE.0;
+    let segment = world.make(actor, Call::SegmentAlloc, &[ram, 4, segment::EAGER]);
+    let [lone, nested] = [(); 2].map(|()| world.make(actor, Call::RangeAlloc, &[ram, 512, 0]));
+    world.make(actor, Call::RangeNest, &[space, HEAP, nested, OPEN]);
+    let other = world.actor(world.ram);
+    let own = HEAP + (1 << 30);
+    for (loaded, range, at, flushed) in [
+        (other.domain.range(), space, own, vec![]),
+        (other.domain.range(), lone, 0, vec![]),
+        (other.domain.range(), nested, 0, vec![Flush::All]),
+        (actor.domain.range(), space, own, vec![Flush::Page(own), Flush::Page(own + PAGE)]),
+        (actor.domain.range(), lone, 0, vec![]),
+        (actor.domain.range(), nested, 0, vec![Flush::All]),
+    ] {
+        world.kernel.loaded = Some(loaded);
+        world.make(actor, Call::RangeMap, &[range, at, segment, 0, 2, OPEN]);
+        world.make(actor, Call::RangeFill, &[range, at, 2]);
+        take_flushes();
+        world.make(actor, Call::RangeUnmap, &[range, at, 2]);
+        assert_eq!(take_flushes(), flushed);
+    }
+    world.kernel.loaded = None;
+    world.leave_nothing(&[actor, other]);
+}
+
+#[test]
+fn code_becomes_writable_only_in_a_range_that_is_made_for_it() {
+    const ALL: u64 = OPEN | protection::EXECUTE;
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = Handle::ROOT_RAM.0;
+    let segment = world.make(actor, Call::SegmentAlloc, &[ram, 4, 0]);
+    for (flags, allowed) in [(0, Err(Error::BadArgument)), (1, Ok([0; 3]))] {
+        let range = world.make(actor, Call::RangeAlloc, &[ram, 512, flags]);
+        world.make(actor, Call::RangeMap, &[range, 0, segment, 0, 4, OPEN]);
+        let protected = world.run(actor, Call::RangeProtect, &[range, 0, 4, ALL]);
+        assert_eq!(protected.map(drop), allowed.map(drop));
+        assert_eq!(entries(&mut world, actor, range)[0].protection, if allowed.is_ok() { ALL } else { OPEN });
+    }
+    world.leave_nothing(&[actor]);
+}
+
+/// Its mappings and tables go in later steps.
+#[test]
+fn nothing_is_mapped_in_the_space_of_one_who_has_just_died() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = Handle::ROOT_RAM.0;
+    let segment = world.make(actor, Call::SegmentAlloc, &[ram, 4, 0]);
+    let [domain, ..] = world.run(actor, Call::DomainAlloc, &[ram, 0]).unwrap();
+    let range = world.make(actor, Call::DomainRange, &[domain]);
+    world.make(actor, Call::RangeMap, &[range, HEAP, segment, 0, 1, OPEN]);
+    let dies = actor.domain.share().get(Handle(domain)).unwrap().object.cast().unwrap();
+    world.kernel.kill(dies, Death::by_call(DeathCause::Killed, 0));
+    let mapped = world.run(actor, Call::RangeMap, &[range, HEAP + PAGE, segment, 1, 1, OPEN]);
+    assert_eq!(mapped, Err(Error::PeerDead));
     world.leave_nothing(&[actor]);
 }

@@ -544,3 +544,39 @@ fn what_the_kernel_keeps_is_revoked_with_what_it_came_from() {
     assert_eq!(outside.context.pending.get(), 0, "nobody is told any more");
     world.leave_nothing(&[outside, other]);
 }
+
+/// The context that revokes holds what it is at; with the next revocation it lets go of it, and
+/// that ends by itself.
+#[test]
+fn a_revocation_that_is_given_up_for_another_leaves_nothing_of_what_it_was_at() {
+    let mut world = World::new(4000);
+    let outside = world.outsider();
+    let [first, second] = [(); 2].map(|()| {
+        let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 1500]);
+        world.make(outside, Call::SegmentAlloc, &[ram, 1000, kinds::EAGER]);
+        ram
+    });
+    let used = |world: &mut World, ram: u64| world.run(outside, Call::RamStat, &[ram]).unwrap()[1];
+    for ram in [first, second] {
+        assert_eq!(world.make(outside, Call::RamRevoke, &[ram]), 1, "there is more to do");
+        world.kernel.drain_all();
+        assert!(used(&mut world, ram) > 500, "what it is at waits for the next part");
+    }
+    assert_eq!(used(&mut world, first), 0);
+    world.revoke(outside, second, |_| ());
+    assert_eq!(used(&mut world, second), 0);
+    world.leave_nothing(&[outside]);
+}
+
+#[test]
+fn accounts_are_split_eight_deep_and_no_deeper() {
+    let mut world = World::new(1000);
+    let outside = world.outsider();
+    let mut ram = Handle::ROOT_RAM.0;
+    for below in 1..=8 {
+        ram = world.make(outside, Call::RamSplit, &[ram, 900 - below * 50]);
+    }
+    assert_eq!(world.run(outside, Call::RamSplit, &[ram, 10]), Err(Error::BadArgument));
+    world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 10]);
+    world.leave_nothing(&[outside]);
+}

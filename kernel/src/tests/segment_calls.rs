@@ -6,9 +6,10 @@ use super::revoke::Actor;
 use crate::arch::paging::{Flags, Leaves, leaves, view};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::objects::fault::Access;
-use crate::objects::mapping::PageRun;
+use crate::objects::mapping::{Mapped, PageRun};
 use crate::objects::segment::Kind;
 use crate::objects::{Ptr, Segment};
+use crate::steps::Budget;
 use abi::layout::{HEAP, copy, protection, segment as kinds};
 use abi::{Call, Error, Handle};
 
@@ -30,6 +31,13 @@ pub(super) fn read(frame: PhysAddr) -> u8 {
 pub(super) fn write(frame: PhysAddr, value: u8) {
     // SAFETY: as in `read`.
     unsafe { phys_to_virt(frame).write(value) }
+}
+
+fn segment_at(actor: Actor, address: u64) -> Ptr<Segment> {
+    match actor.domain.range().at(address).unwrap().mapped() {
+        Mapped::Segment(segment) => segment,
+        Mapped::Range(_) => panic!("a range is mapped there"),
+    }
 }
 
 #[test]
@@ -329,4 +337,105 @@ fn the_kind_of_an_access_is_told_by_the_error_of_its_fault() {
     ] {
         assert_eq!(Access::decode(error), access, "{error}");
     }
+}
+
+#[test]
+fn a_copy_of_a_large_segment_with_holes_has_all_its_pages() {
+    const PAGES: u64 = 4 * 512 + 100;
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES, 0]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, PAGES, OPEN]);
+    // Tables of entries are there for every second part of it.
+    let present = [512, 513, 600, 1023, 3 * 512, 3 * 512 + 400];
+    for page in present {
+        write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), page as u8 | 1);
+    }
+    for mode in [copy::PLAIN, copy::ON_WRITE, copy::ON_REFERENCE] {
+        let made = world.make(actor, Call::SegmentCopy, &[RAM, source, mode]);
+        assert_eq!(world.run(actor, Call::SegmentStat, &[made]).unwrap()[..2], [PAGES, present.len() as u64]);
+        let at = HEAP + (mode + 1) * 8 * LARGE;
+        world.make(actor, Call::RangeMap, &[SPACE, at, made, 0, PAGES, OPEN]);
+        for page in present {
+            assert_eq!(read(touch(&mut world, actor, at + page * PAGE, Access::Read).unwrap()), page as u8 | 1);
+        }
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_segment_pays_for_no_more_tables_than_its_size_needs() {
+    let mut world = World::new(200);
+    let ram = world.ram;
+    for (pages, tables) in [(1, 0), (16, 0), (17, 1), (512, 1), (513, 2)] {
+        let segment = Ptr::<Segment>::new_anonymous(&mut world.kernel, ram, pages).unwrap();
+        let used = world.used();
+        segment.touch(&mut world.kernel, pages - 1).unwrap();
+        assert_eq!(world.used() - used, 1 + tables, "{pages} pages");
+        world.kernel.release(segment);
+        world.kernel.drain_all();
+    }
+    world.leave_nothing(&[]);
+}
+
+/// However few units a step has left, what it frees beyond them is bounded; also of a segment whose
+/// last table is full and those before it are not there.
+#[test]
+fn pages_of_a_segment_that_goes_are_freed_a_piece_at_a_time() {
+    const FIRST: u64 = 40 * 512;
+    const PRESENT: u64 = 36;
+    const PIECE: u64 = 16;
+    let mut world = World::new(200);
+    let ram = world.ram;
+    let segment = Ptr::<Segment>::new_anonymous(&mut world.kernel, ram, FIRST + PRESENT).unwrap();
+    for page in FIRST..FIRST + PRESENT {
+        segment.touch(&mut world.kernel, page).unwrap();
+    }
+    loop {
+        let before = segment.present();
+        let is_done = segment.free_pages(&mut world.kernel, &mut Budget::new(1));
+        assert!(before - segment.present() <= PIECE, "a step freed {}", before - segment.present());
+        if is_done {
+            break;
+        }
+    }
+    assert_eq!(segment.present(), 0);
+    world.kernel.release(segment);
+    world.leave_nothing(&[]);
+}
+
+#[test]
+fn what_is_unmapped_in_parts_leaves_the_rest_and_its_neighbours_as_they_were() {
+    const PAGES: u64 = 600;
+    let mut world = World::new(3000);
+    let actor = world.outsider();
+    let range = actor.domain.range();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES + 2, kinds::EAGER]);
+    let beside = world.make(actor, Call::SegmentAlloc, &[RAM, 40, kinds::EAGER]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 2, PAGES, OPEN]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP + PAGES * PAGE, beside, 0, 40, OPEN]);
+    let mapped = segment_at(actor, HEAP);
+    let fill = |world: &mut World| {
+        for page in 0..PAGES + 40 {
+            touch(world, actor, HEAP + page * PAGE, Access::Write).unwrap();
+        }
+    };
+    let seen = |page: u64| view(range.root(), HEAP + page * PAGE).map(|entry| entry.address());
+    let shown = |first: u64, end: u64| (first..end).all(|page| seen(page) == mapped.frame(page + 2));
+    // From its end, as a revocation does.
+    fill(&mut world);
+    assert!(!mapped.unmap_everywhere(&mut world.kernel, &mut Budget::new(1)));
+    assert!(shown(0, PAGES - 512) && (PAGES - 512..PAGES).all(|page| seen(page).is_none()));
+    assert!((PAGES..PAGES + 40).all(|page| seen(page).is_some()), "the neighbour is as it was");
+    // From its start, as a program does.
+    world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, PAGES]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 2, PAGES, OPEN]);
+    fill(&mut world);
+    let place = range.place(HEAP, PAGES).unwrap();
+    assert_eq!(range.unmap(&mut world.kernel, place, &mut Budget::new(1)), Ok((512, HEAP + LARGE)));
+    assert!((0..512).all(|page| seen(page).is_none()) && shown(512, PAGES));
+    let rest = abi::RangeEntry::from_words(world.run(actor, Call::RangeGet, &[SPACE, HEAP]).unwrap());
+    assert_eq!((rest.start, rest.pages, rest.first), (HEAP + LARGE, PAGES - 512, 2 + 512));
+    world.run(actor, Call::RangeUnmap, &[SPACE, HEAP + 512 * PAGE, PAGES - 512]).unwrap();
+    world.leave_nothing(&[actor]);
 }

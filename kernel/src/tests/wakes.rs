@@ -7,7 +7,7 @@ use crate::arch::context::{Event, Registers};
 use crate::objects::context::{Options, State};
 use crate::objects::domain::Death;
 use crate::objects::mapping::{PAGE, PageRun};
-use crate::objects::portal::PortalKind;
+use crate::objects::portal::{PortalKind, Room};
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule};
 use crate::steps::WAKES;
@@ -269,7 +269,8 @@ fn one_whom_thousands_rang_idles_in_bounded_steps() {
         }
         crowd.server.pending.set(0);
         assert!(crowd.callers.iter().all(|caller| caller.donates_to() == Some(crowd.server)));
-        assert!(crowd.call(call, deadline_argument) >= STEPS_MIN);
+        let steps = crowd.call(call, deadline_argument);
+        assert!((STEPS_MIN..2 * STEPS_MIN).contains(&steps), "{steps} steps");
         assert!(crowd.callers.iter().all(|caller| caller.state() == State::Runnable));
         assert!(matches!(crowd.server.state(), State::Waiting | State::Accepting));
         crowd.end();
@@ -367,6 +368,34 @@ fn a_server_whom_thousands_called_makes_room_in_bounded_steps() {
         assert_eq!((server.donates_to(), server.depth(), back.depth()), (Some(back), 1, 2));
         crowd.end();
     }
+}
+
+/// It is still being woken when it makes room for its own call, and so callers that are to be woken
+/// next move to the end of the line: all of them are woken still.
+#[test]
+fn a_server_that_makes_room_leaves_nobody_asleep() {
+    let mut crowd = Crowd::new();
+    let (server, kernel) = (crowd.server, &mut *crowd.world.kernel);
+    let back = crowd.callers.pop().unwrap();
+    let chain = crowd.callers.split_off(crowd.callers.len() - 16);
+    kernel.block(back, State::Accepting);
+    let (before, after) = crowd.callers.split_at(CALLERS / 2);
+    before.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+    for (caller, callee) in chain.iter().zip(chain[1..].iter().chain([&server])) {
+        kernel.call_rendezvous(*caller, *callee, 0, u64::MAX);
+    }
+    after.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+    kernel.block(server, State::Waiting);
+    crowd.settle();
+    crowd.world.kernel.signal(server, 1);
+    hardware::set_deadline(None);
+    crowd.world.kernel.step(Event::Timer);
+    assert!(crowd.callers[..CALLERS / 2].contains(&server.next_to_wake.get().unwrap()));
+    while crowd.world.kernel.may_call(server, back) == Room::Later {}
+    assert!(chain[15].donates_to().is_none(), "the chain gave way");
+    crowd.settle();
+    assert!(crowd.ready() + 1 >= crowd.callers.len(), "only {} are ready", crowd.ready());
+    crowd.end();
 }
 
 /// Its time, memory and domain go at once; its callers, and what they need of it, go on in steps.
