@@ -55,7 +55,7 @@ impl Chains {
         *links.last().unwrap()
     }
 
-    /// A request that so many servers, one after the other, pass on; gives the last of them.
+    /// A request that so many servers, one after the other, pass on; gives who asks, and the servers.
     fn request(&mut self, servers: usize) -> Vec<Ptr<Context>> {
         let mut passed = vec![self.thread()];
         for _ in 0..servers {
