@@ -374,28 +374,30 @@ fn a_server_whom_thousands_called_makes_room_in_bounded_steps() {
 /// next move to the end of the line: all of them are woken still.
 #[test]
 fn a_server_that_makes_room_leaves_nobody_asleep() {
-    let mut crowd = Crowd::new();
-    let (server, kernel) = (crowd.server, &mut *crowd.world.kernel);
-    let back = crowd.callers.pop().unwrap();
-    let chain = crowd.callers.split_off(crowd.callers.len() - 16);
-    kernel.block(back, State::Accepting);
-    let (before, after) = crowd.callers.split_at(CALLERS / 2);
-    before.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
-    for (caller, callee) in chain.iter().zip(chain[1..].iter().chain([&server])) {
-        kernel.call_rendezvous(*caller, *callee, 0, u64::MAX);
+    for in_front in [CALLERS / 2, CALLERS / 2 + 1] {
+        let mut crowd = Crowd::new();
+        let (server, kernel) = (crowd.server, &mut *crowd.world.kernel);
+        let back = crowd.callers.pop().unwrap();
+        let chain = crowd.callers.split_off(crowd.callers.len() - 16);
+        kernel.block(back, State::Accepting);
+        let (before, after) = crowd.callers.split_at(in_front);
+        before.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+        for (caller, callee) in chain.iter().zip(chain[1..].iter().chain([&server])) {
+            kernel.call_rendezvous(*caller, *callee, 0, u64::MAX);
+        }
+        after.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+        kernel.block(server, State::Waiting);
+        crowd.settle();
+        crowd.world.kernel.signal(server, 1);
+        hardware::set_deadline(None);
+        crowd.world.kernel.step(Event::Timer);
+        assert!(crowd.callers[..in_front].contains(&server.next_to_wake.get().unwrap()));
+        while crowd.world.kernel.may_call(server, back) == Room::Later {}
+        assert!(chain[15].donates_to().is_none(), "the chain gave way");
+        crowd.settle();
+        assert!(crowd.ready() + 1 >= crowd.callers.len(), "only {} are ready", crowd.ready());
+        crowd.end();
     }
-    after.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
-    kernel.block(server, State::Waiting);
-    crowd.settle();
-    crowd.world.kernel.signal(server, 1);
-    hardware::set_deadline(None);
-    crowd.world.kernel.step(Event::Timer);
-    assert!(crowd.callers[..CALLERS / 2].contains(&server.next_to_wake.get().unwrap()));
-    while crowd.world.kernel.may_call(server, back) == Room::Later {}
-    assert!(chain[15].donates_to().is_none(), "the chain gave way");
-    crowd.settle();
-    assert!(crowd.ready() + 1 >= crowd.callers.len(), "only {} are ready", crowd.ready());
-    crowd.end();
 }
 
 /// Its time, memory and domain go at once; its callers, and what they need of it, go on in steps.
