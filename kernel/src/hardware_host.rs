@@ -27,9 +27,9 @@ std::thread_local! {
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static WORK: Cell<u64> = const { Cell::new(0) };
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-    static OPEN: Cell<bool> = const { Cell::new(true) };
-    static VECTOR: Cell<u64> = const { Cell::new(0) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+    static PROCESSOR: Cell<Processor> = const { Cell::new(Processor::NEW) };
+    static CONSOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 const FLUSHES_MAX: usize = 4096;
@@ -99,8 +99,55 @@ pub fn set_deadline(at_ns: Option<u64>) {
     TIMER_NS.set(at_ns);
 }
 
+/// What the processor was told last of the context that runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processor {
+    /// Where its registers are saved.
+    pub registers: Option<NonNull<Registers>>,
+    /// Its space.
+    pub root: Option<Root>,
+    /// Its bases.
+    pub bases: Bases,
+    /// Whether it may touch vector registers.
+    pub vectors_open: bool,
+    /// Where these were loaded from.
+    pub vectors: Option<NonNull<VectorArea>>,
+    /// Where they were saved last.
+    pub saved: Option<NonNull<VectorArea>>,
+    /// How often they were loaded or saved.
+    pub moves: u64,
+    /// What is in the only one that programs of tests use.
+    vector: u64,
+}
+
+impl Processor {
+    const NEW: Processor = Processor {
+        registers: None,
+        root: None,
+        bases: Bases { fs: 0, gs: 0 },
+        vectors_open: true,
+        vectors: None,
+        saved: None,
+        moves: 0,
+        vector: 0,
+    };
+}
+
+/// What the processor of this thread was told.
+pub fn processor() -> Processor {
+    PROCESSOR.get()
+}
+
+fn tell(change: impl FnOnce(&mut Processor)) {
+    let mut processor = PROCESSOR.get();
+    change(&mut processor);
+    PROCESSOR.set(processor);
+}
+
 /// As in `hardware.rs`.
-pub fn switch_bases(_before: Option<&Cell<Bases>>, _next: &Cell<Bases>) {}
+pub fn switch_bases(_before: Option<&Cell<Bases>>, next: &Cell<Bases>) {
+    tell(|processor| processor.bases = next.get());
+}
 
 /// As in `hardware.rs`.
 pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
@@ -110,7 +157,9 @@ pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
 }
 
 /// As in `hardware.rs`.
-pub fn set_current(_registers: Option<NonNull<Registers>>) {}
+pub fn set_current(registers: Option<NonNull<Registers>>) {
+    tell(|processor| processor.registers = registers);
+}
 
 /// What the processor was told to invalidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,33 +200,39 @@ pub fn flush_page(address: u64) {
 }
 
 /// As in `hardware.rs`.
-pub fn load_root(_root: Root) {
+pub fn load_root(root: Root) {
+    tell(|processor| processor.root = Some(root));
     note(Flush::All);
 }
 
 /// As in `hardware.rs`.
 pub fn open_vectors(open: bool) {
-    OPEN.set(open);
+    tell(|processor| processor.vectors_open = open);
 }
 
 /// As in `hardware.rs`.
 pub fn save_vectors(area: &mut VectorArea) {
-    area.register = VECTOR.get();
+    area.register = processor().vector;
+    tell(|processor| (processor.saved, processor.moves) = (Some(NonNull::from(area)), processor.moves + 1));
 }
 
 /// As in `hardware.rs`.
 pub fn restore_vectors(area: &VectorArea) {
-    VECTOR.set(area.register);
+    tell(|processor| {
+        (processor.vectors, processor.moves) = (Some(NonNull::from(area)), processor.moves + 1);
+        processor.vector = area.register;
+    });
 }
 
 /// What the context that runs reads in its vector register; `None`: that is an exception.
 pub fn vector() -> Option<u64> {
-    OPEN.get().then_some(VECTOR.get())
+    let processor = processor();
+    processor.vectors_open.then_some(processor.vector)
 }
 
 /// The context that runs writes its vector register.
 pub fn set_vector(value: u64) {
-    VECTOR.set(value);
+    tell(|processor| processor.vector = value);
 }
 
 /// As in `hardware.rs`: noted.
@@ -362,7 +417,14 @@ pub fn take_lines() -> Vec<String> {
 }
 
 /// As in `hardware.rs`.
-pub fn write_user(_bytes: &[u8]) {}
+pub fn write_user(bytes: &[u8]) {
+    CONSOLE.with_borrow_mut(|console| console.extend(bytes));
+}
+
+/// What programs wrote to the console since the last question.
+pub fn take_console() -> Vec<u8> {
+    CONSOLE.take()
+}
 
 /// As in `hardware.rs`.
 pub fn print_user(_registers: &Registers, _root: Root, _component: &str) {}

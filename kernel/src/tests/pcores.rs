@@ -263,6 +263,48 @@ fn what_cannot_be_run_is_refused() {
     assert_eq!(caller.call(Call::PcoreHalt, [Handle::PCORE.0, 0, 0, 0, 0, 0]), Err(Error::BadArgument), "core 0");
 }
 
+/// What lies just inside of the limits is run as it was asked for.
+#[test]
+fn a_launch_is_planned_as_it_says_up_to_its_limits() {
+    let mut caller = Caller::new();
+    let pcore = caller.claim().unwrap();
+    let page = layout::CONTROL_PAGE - 0x1000;
+    let segments = [0x1000, 0x2000, page, page + 0x2000, 0].map(|address| (caller.contiguous(1), address));
+    let mut launch = Launch { stack: layout::USER_END, argument: 77, count: 5, ..launch_without_segments() };
+    launch.rights = Rights::POWER.0.into();
+    let protections = [3, 5, 0, 1, 0];
+    for (to, ((handle, address), protection)) in launch.segments.iter_mut().zip(segments.into_iter().zip(protections)) {
+        *to = abi::pcore::LaunchSegment { handle, address, protection };
+    }
+    let too_high = Launch { stack: layout::USER_END + 1, ..launch };
+    assert_eq!(caller.launch(pcore, &too_high), Err(Error::BadArgument));
+    let contiguous = segments[0].0;
+    for offset in [0, 4094] {
+        caller.call(Call::PcoreAddDevice, [pcore, 1, contiguous, offset, hardware::CORES as u64 - 1, 1]).unwrap();
+    }
+    for (offset, core, slot) in [(4096, 0, 1), (4095, 0, 1), (0, hardware::CORES as u64, 1), (0, 0, layout::WAKE_SLOTS)]
+    {
+        let words = [pcore, 1, contiguous, offset, core, slot];
+        assert_eq!(caller.call(Call::PcoreAddDevice, words), Err(Error::BadArgument), "{words:?}");
+    }
+    caller.launch(pcore, &launch).unwrap();
+    let CoreCommand::Run(_, plan) = hardware::core_command(CORE as usize) else { panic!("not commanded to run") };
+    let plan = Plan::at(plan);
+    assert_eq!((plan.stack, plan.argument, plan.rights), (layout::USER_END, 77, Rights::POWER));
+    let places: Vec<_> = { plan.parts.iter().flatten() }
+        .map(|part| part.mapped.map(|(place, protection)| (place.start, place.pages, protection)))
+        .collect();
+    let mapped = |index: usize| Some((segments[index].1, 1, protections[index]));
+    assert_eq!(places, [mapped(0), mapped(1), mapped(2), mapped(3), None]);
+    let words: Vec<_> = { plan.devices.iter().flatten() }
+        .map(|polled| match polled {
+            Polled::Word { at, core, slot } => (at.0 % 4096, *core, *slot),
+            Polled::Ring { .. } => panic!("no ring"),
+        })
+        .collect();
+    assert_eq!(words, [(0, 3, 1), (4094, 3, 1)]);
+}
+
 /// Who claimed a core, what it runs, and how long programs had it.
 #[test]
 fn a_core_tells_whose_it_is_and_what_it_does() {

@@ -103,8 +103,10 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
     assert_eq!(probes_until_reported(Between { cpu_percent: 10, late_ns: LIMIT_NS, ..hang }), None);
     // It gets on.
     assert_eq!(probes_until_reported(Between { new_pages: 1, ..hang }), None);
-    // The core did not run.
+    // The core did not run; a probe that is late by half a step still tells.
     assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS / 16 + 1, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS / 16, ..hang }), Some(8));
 }
 
 /// A component that waits in the kernel for something else than its bits, a semaphore that nobody
