@@ -158,3 +158,22 @@ fn a_copy_of_contiguous_memory_has_frames_of_its_own() {
     assert_eq!(world.run(actor, Call::SegmentCopy, &[RAM, source, 3]).map(drop), Err(Error::BadArgument));
     world.leave_nothing(&[actor]);
 }
+
+/// In a pool, too.
+#[test]
+fn a_shared_segment_is_gone_on_with_for_the_same_kind_and_size_only() {
+    const PAGES: u64 = 600;
+    let (mut world, actor) = fixture(4000);
+    let share = world.make(actor, Call::ShareAlloc, &[0, RAM, 3000, 0]);
+    let begun = [share, PAGES, 0, 0, kinds::CONTIGUOUS, 0];
+    for (pages, kind) in [(PAGES, 0), (PAGES - 1, kinds::CONTIGUOUS), (PAGES, kinds::CONTIGUOUS)] {
+        assert!(one_step(&mut world, actor, Call::ShareSegment, begun));
+        let [made, id, _] = world.run(actor, Call::ShareSegment, &[share, pages, 0, 0, kind, 1]).unwrap();
+        let [found, present, base] = world.run(actor, Call::SegmentStat, &[made]).unwrap();
+        let is_run = kind == kinds::CONTIGUOUS;
+        assert_eq!((found, present, base != 0), (pages, if is_run { pages } else { 0 }, is_run));
+        world.run(actor, Call::ShareRemove, &[share, id]).unwrap();
+    }
+    world.run(actor, Call::CapDrop, &[share]).unwrap();
+    world.leave_nothing(&[actor]);
+}

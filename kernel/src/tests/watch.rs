@@ -109,6 +109,27 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
     assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS / 16, ..hang }), Some(8));
 }
 
+/// Where nobody is told any more, the first domain of the core ends, and no other.
+#[test]
+fn a_hang_that_nobody_is_told_of_ends_the_first_domain_only() {
+    set_clock(0);
+    let mut world = World::new(512);
+    let [first, other] = [world.monitor(), world.monitor()];
+    world.kernel.first = Some(first);
+    for domain in [other, first] {
+        assert!(first.is_alive() && other.is_alive());
+        let context = super::time::context(domain);
+        context.watch_limit_ns.set(LIMIT_NS);
+        world.kernel.signal(context, 1);
+        while context.watch.is_linked() {
+            domain.cpu_ns.set(domain.cpu_ns.get() + context.watch_ns.get() - hardware::now_ns());
+            set_clock(context.watch_ns.get());
+            world.kernel.on_timer();
+        }
+    }
+    assert!(!first.is_alive() && other.is_alive());
+}
+
 /// A component that waits in the kernel for something else than its bits, a semaphore that nobody
 /// raises, does not come to see to them. It uses no time, so its core need only run.
 #[test]
