@@ -49,7 +49,7 @@ pub(super) fn range_fill(kernel: &mut Kernel, _: Request, call: RangeFill) -> An
     check_alive(range)?;
     let place = range.place(address, pages)?;
     match range.fill(kernel, place)? {
-        0 if place.pages > 0 => Ok(Outcome::Retry),
+        0 => Ok(Outcome::Retry),
         pages => one(pages),
     }
 }

@@ -190,7 +190,7 @@ impl Ptr<Domain> {
             }
             let slot = self.share.slot(index).expect("slot is taken");
             budget.spend(kernel.empty_slot(slot));
-            next = index + 1;
+            next = index;
         }
         for page in self.share.pages.iter().rev().filter(|page| page.get() != 0) {
             if !budget.spend(1) {
