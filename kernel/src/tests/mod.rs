@@ -83,10 +83,15 @@ struct World {
 
 impl World {
     fn new(pages: u64) -> World {
+        World::on(0, pages)
+    }
+
+    /// The same, of any core.
+    fn on(core: usize, pages: u64) -> World {
         let mut memory = vec![0u128; (pages as usize + 1) * PAGE_BYTES / 16];
         let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
         set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
-        World { _memory: memory, ..World::of_core(0, 1, pages - 1) }
+        World { _memory: memory, ..World::of_core(core, 1, pages - 1) }
     }
 
     /// The kernel of a core whose memory begins at page `first` of what `set_test_ram` was told.

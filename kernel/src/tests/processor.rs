@@ -289,11 +289,8 @@ fn the_console_gets_all_bytes_in_order_and_from_core_0_only() {
 
 #[test]
 fn another_core_than_0_has_no_console() {
-    let mut memory = vec![0u128; 514 * PAGE_BYTES / 16];
-    let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
-    crate::memory::set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
     set_clock(0);
-    let mut world = World::of_core(1, 1, 512);
+    let mut world = World::on(1, 512);
     world.monitor();
     world.kernel.decide();
     Memory::give(&mut world, 1);
