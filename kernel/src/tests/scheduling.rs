@@ -152,10 +152,41 @@ fn a_throttled_core_wakes_for_the_ends_of_its_pauses_only() {
     }
 }
 
+/// A decision in the middle of a slice, for whatever reason, changes nothing: not even where the
+/// period of a budget ended while others ran.
+#[test]
+fn who_is_interrupted_goes_on_as_if_it_had_not_been() {
+    let used_ns = |is_interrupted: bool| {
+        set_clock(0);
+        let mut world = World::new(800);
+        let bounded = world.party(3);
+        world.kernel.scheduler.set_slice(bounded.time, MS * 9 / 10, 10 * MS);
+        world.kernel.decide();
+        at(&mut world, MS / 2);
+        let better = world.party(5);
+        at(&mut world, MS * 99 / 10);
+        assert!(world.runs(&better));
+        wait(&mut world, u64::MAX);
+        let mut used = Vec::new();
+        for tenth in 100..=250 {
+            at(&mut world, tenth * MS / 10);
+            if is_interrupted && tenth < 103 {
+                world.kernel.scheduler.reschedule();
+                world.kernel.decide();
+            }
+            used.push(world.used_ns([&bounded])[0]);
+        }
+        world.end([bounded, better]);
+        used
+    };
+    assert_eq!(used_ns(true), used_ns(false));
+}
+
 /// A pause of the core changes nothing of whose turn it is.
 #[test]
 fn who_yields_before_a_pause_has_yielded_after_it() {
-    set_clock(0);
+    // There is much left of its slice when the core is held.
+    set_clock(MS * 7 / 10);
     let mut world = World::new(600);
     let parties = [world.party(3), world.party(3)];
     assert!(world.runs(&parties[0]));
