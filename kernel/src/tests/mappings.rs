@@ -5,7 +5,7 @@
 use super::World;
 use super::revoke::Actor;
 use super::steps::one_step;
-use crate::arch::paging::{Flags, view};
+use crate::arch::paging::{Flags, Leaves, leaves, view};
 use crate::hardware::{self, Flush, take_flushes};
 use crate::objects::fault::Access;
 use crate::objects::{Ptr, Range};
@@ -300,4 +300,28 @@ fn a_table_gives_way_to_a_large_page_and_to_a_nested_range() {
         assert_eq!(*used.get_or_insert(now), now, "round {round}");
     }
     world.leave_nothing(&[actor]);
+}
+
+/// Processors keep no translations of what was not there.
+#[test]
+fn a_large_page_that_appears_is_no_reason_to_flush() {
+    let (mut world, actor, _) = fixture(2000);
+    let range = actor.domain.range();
+    let [large, base, _] = world.run(actor, Call::SegmentAlloc, &[RAM, 512, kinds::CONTIGUOUS]).unwrap();
+    assert!(base.is_multiple_of(TABLE));
+    load(&mut world, range);
+    map(&mut world, actor, 0, [large, 0, 512]);
+    range.resolve(&mut world.kernel, HEAP + 5 * PAGE, Access::Write).unwrap();
+    assert!(matches!(leaves(range.top(), HEAP, 1), Leaves::Large(_)));
+    assert_eq!(take_flushes(), []);
+    // A table that was there goes, and what it was known by.
+    world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, 512]);
+    let small = world.make(actor, Call::SegmentAlloc, &[RAM, 1, 0]);
+    map(&mut world, actor, 0, [small, 0, 1]);
+    range.resolve(&mut world.kernel, HEAP, Access::Write).unwrap();
+    world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, 1]);
+    map(&mut world, actor, 0, [large, 0, 512]);
+    take_flushes();
+    range.resolve(&mut world.kernel, HEAP, Access::Write).unwrap();
+    assert_eq!(take_flushes(), [Flush::All]);
 }

@@ -261,6 +261,60 @@ fn who_rang_a_server_and_is_notified_goes_on_if_the_server_has_time_of_its_own()
 }
 
 #[test]
+fn who_ends_while_its_donors_are_woken_fails_them_all() {
+    let mut crowd = Crowd::new();
+    for caller in &crowd.callers {
+        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
+    }
+    crowd.world.kernel.block(crowd.server, State::Waiting);
+    crowd.settle();
+    crowd.world.kernel.signal(crowd.server, 1);
+    hardware::set_deadline(None);
+    crowd.world.kernel.step(Event::Timer);
+    assert!(crowd.server.is_waking());
+    crowd.world.kernel.end_context(crowd.server);
+    crowd.settle();
+    let dead = (Error::PeerDead as u64).wrapping_neg();
+    for caller in &crowd.callers {
+        assert!(caller.state() == State::Runnable && caller.with_registers(|registers| registers.rax) == dead);
+    }
+    crowd.end();
+}
+
+/// Those among them that wait again are no less work.
+#[test]
+fn a_step_looks_at_so_many_who_were_woken_at_most() {
+    const SERVERS: usize = WAKES as usize * 3 / 2;
+    hardware::set_clock(0);
+    let mut world = World::new(2000);
+    let domain = world.monitor();
+    world.kernel.block(domain.contexts.first().unwrap(), State::Waiting);
+    let threads: Vec<_> = (0..3 * SERVERS as u64).map(|number| world.thread(domain, number, 1)).collect();
+    let (servers, callers) = threads.split_at(SERVERS);
+    world.kernel.decide();
+    for (server, callers) in servers.iter().zip(callers.chunks(2)) {
+        world.kernel.block(*server, State::Waiting);
+        callers.iter().for_each(|caller| {
+            world.kernel.call_rendezvous(*caller, *server, 0, u64::MAX);
+        });
+    }
+    world.kernel.decide();
+    servers.iter().for_each(|server| world.kernel.signal(*server, 1));
+    let waking = || servers.iter().filter(|server| server.is_waking()).count();
+    assert_eq!(waking(), WAKES as usize, "half as many were woken with both their callers at once");
+    servers.iter().for_each(|server| world.kernel.block(*server, State::Waiting));
+    // And one more than a step looks at.
+    world.kernel.signal(servers[0], 1);
+    world.kernel.block(servers[0], State::Waiting);
+    assert_eq!(waking(), WAKES as usize + 1);
+    for left in [1, 0] {
+        hardware::set_deadline(None);
+        world.kernel.step(Event::Timer);
+        assert_eq!(waking(), left);
+    }
+}
+
+#[test]
 fn one_whom_thousands_rang_idles_in_bounded_steps() {
     for (call, deadline_argument) in [(Call::Wait, 0), (Call::PortalReplyWait, 3)] {
         let mut crowd = Crowd::new();
