@@ -323,5 +323,5 @@ fn a_large_page_that_appears_is_no_reason_to_flush() {
     map(&mut world, actor, 0, [large, 0, 512]);
     take_flushes();
     range.resolve(&mut world.kernel, HEAP, Access::Write).unwrap();
-    assert_eq!(take_flushes(), [Flush::All]);
+    assert!(take_flushes().contains(&Flush::All));
 }
