@@ -93,7 +93,7 @@ fn who_yields_is_last_of_its_equals_and_comes_before_lower_ones() {
     world.end([low, one, two, three]);
 }
 
-/// A server that was rung by a client tells it, and finishes its batch on time of its own if that
+/// A server that a client notified tells it, and finishes its batch on time of its own if that
 /// is as good; a client of a better priority goes on at once.
 #[test]
 fn who_is_told_by_a_server_of_its_priority_or_a_better_one_waits_for_the_batch() {
