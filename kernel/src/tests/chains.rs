@@ -1,5 +1,5 @@
-//! Chains of donations as long as any may be: who gives way when a server in the middle makes a call
-//! of its own, and who stays.
+//! Chains of donations as long as any may be: who gives way when a server in the middle makes a
+//! call of its own, and who stays.
 
 use super::World;
 use crate::arch::context::Registers;
@@ -53,7 +53,7 @@ impl Chains {
         *links.last().unwrap()
     }
 
-    /// A request that so many servers, one after the other, pass on; gives who asks, and the servers.
+    /// A request that so many servers, one after the other, pass on; gives who asks, and them.
     fn request(&mut self, servers: usize) -> Vec<Ptr<Context>> {
         let mut passed = vec![self.thread()];
         for _ in 0..servers {
