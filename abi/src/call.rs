@@ -221,6 +221,7 @@ mod tests {
     #[test]
     fn numbers_decode_to_their_calls_and_linux_numbers_to_none() {
         for (call, _) in Call::ALL {
+            assert!(is_native(call.number()));
             assert_eq!(Call::decode(call.number()), Some(*call));
         }
         for linux in [0u64, 59, 231, 0x4000_0000, u64::MAX, 0xffff_ffff] {
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_remedy() {
-        for told in ["it runs: halt it", "it runs: halt it; its list is full: take another", "a::b: c;d"] {
+        for told in ["it runs: halt it", "it runs: halt it; its list is full: take another", "a::b: c;d", "a: b:"] {
             assert!(is_cause_and_remedy(told), "{told}");
         }
         for lacking in [
@@ -277,5 +278,22 @@ mod tests {
         assert_eq!(allowed(Call::SemaphoreAlloc), [true, true, true, true, false]);
         assert!(Call::PortalCall.errors().contains(Busy) && !Call::PortalReplyWait.errors().contains(Busy));
         assert!(!Call::ALL.iter().any(|(call, _)| call.errors().contains(BadCall)));
+    }
+
+    #[test]
+    fn a_call_tells_what_it_gives() {
+        assert_eq!(Call::SegmentAlloc.gives()[0], Gives::Handle(Some(ObjectType::Segment)));
+        assert_eq!(Call::CapMint.gives(), [Gives::Handle(None)]);
+        assert_eq!(Call::SharePool.gives(), [Gives::SharedId]);
+        assert_eq!(Call::RamRevoke.gives(), [Gives::Numbers]);
+        assert_eq!(READ_WRITE, 3);
+    }
+
+    #[test]
+    fn errors_are_a_set() {
+        let busy = Errors::NONE.with(Error::Busy);
+        for same in [busy.with(Error::Busy), busy.union(busy), busy.union(Errors::NONE)] {
+            assert!(same.contains(Error::Busy) && !same.contains(Error::NoSlot));
+        }
     }
 }

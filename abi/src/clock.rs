@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_slewed_away_in_ten_seconds_or_more_unless_it_is_more_than_that() {
+        let before = Setting::new(5, DAY);
+        let towards = |error_ns| before.towards(1000, before.settled_ns(1000) + error_ns);
+        for error_ns in [1, -1, MS, -MS, 9_999 * MS, 10_000 * MS] {
+            assert!(towards(error_ns).until_ns >= 1000 + 10_000_000_000, "{error_ns}");
+        }
+        assert_eq!(towards(MS).until_ns, 1000 + 10_000_000_000);
+        assert_eq!(towards(10_001 * MS), Setting::new(1000, DAY + 995 + 10_001_000_000));
+    }
+
+    #[test]
     fn what_is_far_behind_is_set_at_once() {
         let before = Setting::new(5, DAY);
         let after = before.towards(1000, before.settled_ns(1000) + 3600 * SECOND_NS);

@@ -145,6 +145,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rights_are_a_set() {
+        let (read, write, both) = (Rights::READ, Rights::WRITE, Rights(3));
+        assert_eq!((read.union(write), both.union(write)), (both, both));
+        assert_eq!([read, write, Rights::GRANT].map(|right| both.contains(right)), [true, true, false]);
+        assert!(!read.contains(both) && read.contains(Rights(0)));
+        assert_eq!((both.intersection(write), read.intersection(write)), (write, Rights(0)));
+        // INHERIT marks a capability; it gives nothing.
+        assert!((0..10).filter(|bit| !Rights::ALL.contains(Rights(1 << bit))).eq([8]));
+    }
+
+    #[test]
     fn an_object_in_a_share_is_named_by_both() {
         for (share, id) in [(1, 1), (16_383, 255 << 48 | ((1 << 42) - 1)), (8, 3 << 48 | 77)] {
             assert_eq!(Handle::in_share(Handle(share), id).unwrap().parts(), Some((Handle(share), id)));

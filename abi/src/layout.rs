@@ -7,6 +7,7 @@ pub const USER_START: u64 = 0x1000;
 pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
 /// Most pages of one segment: 992 MiB.
 pub const SEGMENT_PAGES_MAX: u64 = 496 * 512;
+const _: () = assert!(SEGMENT_PAGES_MAX * crate::PAGE_BYTES == 992 << 20);
 /// Most slots of a root share.
 pub const SHARE_SLOTS_MAX: u64 = 16_384;
 /// Wake slots per core; slot 0 is the kernel's own.

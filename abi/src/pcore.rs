@@ -101,3 +101,13 @@ const _: () = assert!(size_of::<Ring>() == 128 && size_of::<RingSlot>() == 128);
 pub const fn ring_slots(pages: u64) -> u64 {
     pages * (crate::PAGE_BYTES / size_of::<RingSlot>() as u64) - 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_the_slots_that_its_pages_hold_beside_its_head() {
+        assert_eq!([1, 2, 16].map(ring_slots), [31, 63, 511]);
+    }
+}

@@ -167,6 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_entrance_that_is_unknown_is_the_first_start() {
+        let all = [0, 1, 2, 3, u64::MAX].map(Entrance::decode);
+        assert_eq!(all, [Entrance::Fresh, Entrance::Recover, Entrance::Adopt, Entrance::Fresh, Entrance::Fresh]);
+    }
+
+    #[test]
     fn a_set_has_the_cores_it_was_made_of() {
         let set = CoreSet::of([255, 0, 9, 256, 9]);
         assert!(set.cores().eq([0, 9, 255]));

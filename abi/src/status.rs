@@ -80,3 +80,15 @@ pub struct DomainState {
     /// Nanoseconds of processor time its contexts used.
     pub cpu_ns: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_its_number_and_no_other_number_is_one() {
+        let all = (0..7).map(|number| DeathCause::decode(number).map(|cause| cause as u64));
+        assert!(all.eq((0..7).map(Some)));
+        assert_eq!([7, 8, 1 << 32, u64::MAX].map(DeathCause::decode), [None; 4]);
+    }
+}

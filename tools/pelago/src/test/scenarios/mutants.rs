@@ -108,6 +108,7 @@ impl Module {
 
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
+    Module::alone("abi"),
     Module::alone("contracts"),
     Module::with_slow("drivers/virtio-blk", &["deaths", "no_interrupt_and", "damage"]),
     Module::with_slow("drivers/virtio-net", &["deaths", "lying_device", "damaged_rings"]),
@@ -137,6 +138,8 @@ const MODULES: &[Module] = &[
     Module::alone("lib/worker"),
     Module::with_slow("linux/proxy", &["follows_a_model", "any_piece_of_a_file"]).in_nights(4),
     Module::alone("monitor").in_nights(2),
+    Module::with_slow("servers/console", &["random_bytes_and_settings", "a_damaged_byte", "die_after_any_store"])
+        .in_nights(2),
     Module::alone("servers/disk"),
     Module::with_slow("servers/fs", &["follows_a_map"]),
     Module::with_slow("servers/ip", &["no_packet_panics"]),
