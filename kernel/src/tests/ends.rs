@@ -300,16 +300,16 @@ fn who_is_told_of_a_revoked_domain_has_back_what_it_held() {
     let (killer, world) = (fixture.killer, &mut fixture.world);
     let account = world.make(killer, Call::RamSplit, &[RAM, 3000, 0]);
     let paid = killer.domain.share().find::<Ram>(Handle(account), Rights::CONTROL).unwrap().0;
-    let doomed = world.actor(paid);
+    let revoked = world.actor(paid);
     let ram = world.ram;
     let semaphore = world.kernel.create(ram, |header| Semaphore::new(header, 0)).unwrap();
     for number in 0..HELD as usize {
-        doomed.domain.ensure_slot(&mut world.kernel, VICTIM + number).unwrap();
-        world.give(doomed, VICTIM + number, semaphore.any());
+        revoked.domain.ensure_slot(&mut world.kernel, VICTIM + number).unwrap();
+        world.give(revoked, VICTIM + number, semaphore.any());
     }
-    doomed.domain.set_on_death_of(world, killer.context);
-    world.kernel.release(doomed.context);
-    world.kernel.release(doomed.domain);
+    revoked.domain.set_on_death_of(world, killer.context);
+    world.kernel.release(revoked.context);
+    world.kernel.release(revoked.domain);
     let is_told = || killer.context.pending.get() & TOLD != 0;
     let parts = world.revoke(killer, account, |_| assert!(!is_told() || semaphore.header().references() == 1));
     assert!(parts > HELD / UNITS && is_told() && semaphore.header().references() == 1);

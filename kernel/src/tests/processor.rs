@@ -95,7 +95,7 @@ fn waiter(world: &mut World, domain: Ptr<Domain>, number: u64, has_vectors: bool
     context
 }
 
-/// Has `next` run instead of whoever does.
+/// Has `next` run instead of the context that does.
 fn run(world: &mut World, next: Ptr<Context>) -> Processor {
     if let Some(current) = world.kernel.scheduler.current().filter(|current| current.state() == State::Runnable) {
         world.kernel.block(current, State::Waiting);

@@ -409,8 +409,8 @@ fn a_fork_goes_on_with_the_copy_of_no_other_call() {
     world.leave_nothing(&[actor]);
 }
 
-/// A fork that is told to go on with another slot, or whose segment grew meanwhile, begins that copy
-/// anew: the one it was at is of something else.
+/// A fork that is told to go on with another slot, or whose segment grew meanwhile, begins that
+/// copy anew: the one it was at is of something else.
 #[test]
 fn a_fork_goes_on_with_the_copy_of_no_other_segment() {
     const PAGES_EACH: u64 = 3000;
