@@ -25,6 +25,7 @@ std::thread_local! {
     static MASTERS: RefCell<Vec<(u32, bool)>> = const { RefCell::new(Vec::new()) };
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    static MEANWHILE: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     static WORK: Cell<u64> = const { Cell::new(0) };
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
@@ -440,6 +441,12 @@ pub fn set_last_look(look: Option<Box<dyn Fn()>>) {
     LAST_LOOK.set(look);
 }
 
+/// In a test that plays all cores: what happens elsewhere each time that a core which waits for
+/// others serves shootdowns.
+pub fn set_meanwhile(look: Option<Box<dyn FnMut()>>) {
+    MEANWHILE.set(look);
+}
+
 /// In a test that plays all cores: which of them served a shootdown since this was asked last.
 pub fn take_shootdowns() -> Vec<usize> {
     SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| flushed.as_mut().map(core::mem::take).unwrap_or_default())
@@ -454,11 +461,13 @@ pub fn send_tlb_shootdown(core: usize) {
 /// As in `hardware.rs`.
 pub fn shootdown_is_done(core: usize) -> bool {
     let (shootdown, own) = registry::shootdown(core);
+    if SHOOTDOWNS_TAKEN.with_borrow(Option::is_some) {
+        let look = LAST_LOOK.take();
+        look.as_ref().inspect(|look| look());
+        LAST_LOOK.set(look);
+    }
     SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| {
         if let Some(flushed) = flushed {
-            let look = LAST_LOOK.take();
-            look.as_ref().inspect(|look| look());
-            LAST_LOOK.set(look);
             shootdown.answer(|| flushed.push(core));
         }
     });
@@ -467,6 +476,10 @@ pub fn shootdown_is_done(core: usize) -> bool {
 
 /// As in `hardware.rs`.
 pub fn service_tlb_shootdowns() -> u64 {
+    if let Some(mut look) = MEANWHILE.take() {
+        look();
+        MEANWHILE.set(Some(look));
+    }
     let (_, own) = registry::shootdown(0);
     registry::shootdown(own).0.answer(flush_all)
 }

@@ -94,8 +94,15 @@ fn is_stuck(lock: Lock<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::pool::{PAGE_LINES, wait_for_readers};
     use super::*;
+    use crate::memory::{PAGE_BYTES, PhysAddr, set_test_ram};
+    use ::fuzz::Random;
+    use abi::Error;
+    use core::ops::Range;
     use lock::{Kind, Line};
+    use std::cell::Cell;
+    use std::rc::Rc;
     use std::time::{Duration, Instant};
 
     fn spin_for(spins: u64, step_ns: u64) -> usize {
@@ -150,6 +157,176 @@ mod tests {
                 drop(held);
                 assert!(is_done, "{kind:?}: it does not answer");
             });
+        }
+    }
+
+    /// A pool of so many pages, made by core 0 of a machine of its own, and the memory that it is
+    /// in.
+    fn pool_of(pages: u64) -> (Vec<u128>, Pool) {
+        let mut memory = vec![0u128; (pages as usize + 2) * PAGE_BYTES / 16];
+        let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
+        set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
+        registry::set_test_core(registry::Machine::new(), 0);
+        let pool = Pool::new(PhysAddr(PAGE_BYTES as u64), pages, 0, 7);
+        pool.mark(0).unwrap();
+        (memory, pool)
+    }
+
+    fn share_in(pool: Pool, kind: Kind) -> SharedObject {
+        SharedObject::create(pool, 0, ObjectKind::Share, share::BUCKET_LINES, kind, 1, [0; 2]).unwrap()
+    }
+
+    /// The lowest run of unused pages there, by a look at each.
+    fn lowest_run(used: &[bool], wanted: u64, within: Range<u64>) -> Option<u64> {
+        let is_free = |page: u64| !used[page as usize];
+        (within.start..(within.end + 1).saturating_sub(wanted)).find(|first| (*first..first + wanted).all(is_free))
+    }
+
+    #[test]
+    fn a_pool_gives_the_lowest_run_that_is_free_and_gets_all_of_it_back() {
+        const PAGES: u64 = 1603;
+        // Four lines, one for each 8 pages, and one for each 8 groups of pages.
+        const HEAD: u64 = (4 + 201 + 1u64).div_ceil(PAGE_LINES);
+        let (_memory, pool) = pool_of(PAGES);
+        assert_eq!(pool.free_pages(), PAGES - HEAD);
+        assert_eq!(pool.take(0, 0), Err(Error::NoMemory), "a run of nothing");
+        let mut used: Vec<bool> = (0..PAGES).map(|page| page < HEAD).collect();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut random = Random::new(54);
+        for turn in 0..1200 {
+            // It fills up, and is nearly full for most of the time.
+            if runs.is_empty() || random.below(10) < 7 {
+                let wanted = random.one(&[1, 1, 1, 2, 3, 17, 70]);
+                let start = random.below(PAGES) * random.below(2);
+                let within = start..random.one(&[PAGES, PAGES, (start + 90).min(PAGES)]);
+                let expected = lowest_run(&used, wanted, within.clone());
+                assert_eq!(
+                    pool.take_within(0, wanted, within.clone()).ok(),
+                    expected,
+                    "{turn}: {wanted} of {within:?}"
+                );
+                if let Some(first) = expected {
+                    used[first as usize..(first + wanted) as usize].fill(true);
+                    runs.push((first, wanted));
+                }
+            } else {
+                let (first, pages) = runs.swap_remove(random.below(runs.len() as u64) as usize);
+                pool.release_pages(0, &mut (first..first + pages));
+                used[first as usize..(first + pages) as usize].fill(false);
+            }
+            assert_eq!(pool.free_pages(), used.iter().filter(|used| !**used).count() as u64);
+        }
+        assert!(runs.len() > 200, "it was never full: {} runs", runs.len());
+        runs.into_iter().for_each(|(first, pages)| pool.release_pages(0, &mut (first..first + pages)));
+        assert_eq!(pool.take(0, PAGES - HEAD), Ok(HEAD), "all in one run again");
+    }
+
+    #[test]
+    fn a_search_for_a_page_begins_behind_those_that_were_taken() {
+        let (_memory, pool) = pool_of(500);
+        // Its own pages are looked at once.
+        pool.take(0, 1).unwrap();
+        hardware::take_work();
+        (0..100).for_each(|_| _ = pool.take(0, 1).unwrap());
+        assert_eq!(hardware::take_work(), 100, "one look for each");
+    }
+
+    #[test]
+    fn a_pool_that_died_or_lost_its_last_name_gets_no_new_one() {
+        let (_memory, pool) = pool_of(16);
+        pool.add_first_alias(3).unwrap();
+        pool.add_alias(1).unwrap();
+        assert_eq!((pool.aliases(), pool.users().collect::<Vec<_>>()), (3, vec![0, 1, 3]));
+        assert_eq!(pool.end().collect::<Vec<_>>(), [0, 1, 3], "those are told");
+        assert_eq!(pool.add_alias(1), Err(Error::PeerDead));
+        assert_eq!(pool.add_first_alias(2), Err(Error::PeerDead));
+        assert_eq!((0..3).map(|_| pool.drop_alias()).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!((pool.add_first_alias(2), pool.aliases()), (Err(Error::NotFound), 0), "its pages are taken back");
+    }
+
+    #[test]
+    fn an_object_that_lost_its_last_reference_is_not_taken_again() {
+        let (_memory, pool) = pool_of(16);
+        let free = pool.free_pages();
+        let object = share_in(pool, Kind::Spin);
+        assert!(object.try_retain());
+        object.release(0);
+        assert!(pool.free_pages() < free, "a reference is left");
+        object.release(0);
+        assert_eq!(pool.free_pages(), free);
+        assert!(!object.try_retain());
+        assert_eq!(object.references(), 0);
+    }
+
+    /// A holder as seen in the word of the lock: each kind writes its own.
+    #[test]
+    fn an_object_has_the_kind_of_lock_that_its_maker_chose() {
+        let words = Kind::ALL.map(|kind| {
+            let (_memory, pool) = pool_of(16);
+            let object = share_in(pool, kind);
+            let _held = object.held(1);
+            object.guarded(0).load(lock::Ordering::Relaxed)
+        });
+        assert_eq!(words, [1, 1 << 63, 2, 1]);
+        let (_memory, pool) = pool_of(16);
+        let object = share_in(pool, Kind::ScalableReadWrite);
+        let _readers = [0, 1].map(|core| object.lock().read::<SpinWait>(core));
+        assert!(object.lock().is_free(), "readers take their own lines only");
+    }
+
+    /// What the core that has the lock does while another looks at it.
+    fn while_it_looks(act: impl FnMut(u32) + 'static) {
+        let (mut act, mut looks) = (act, 0);
+        hardware::set_meanwhile(Some(Box::new(move || {
+            looks += 1;
+            act(looks);
+        })));
+    }
+
+    #[test]
+    fn a_lock_is_stuck_while_the_same_core_keeps_it_and_no_longer() {
+        for kind in Kind::ALL {
+            let (_memory, pool) = pool_of(16);
+            let object = share_in(pool, kind);
+            assert!(!object.is_stuck() && !is_stuck(object.lock()), "nobody has it");
+            let held = object.held(1);
+            assert!(object.is_stuck(), "{kind:?}");
+            let of_pool = pool.own_lock().write::<SpinWait>(1);
+            assert!(object.is_stuck(), "{kind:?}: nor can it be had with its pool's");
+            drop(held);
+            assert!(object.is_stuck(), "{kind:?}: its pool's alone");
+            drop(of_pool);
+            for lock in [object.lock(), pool.own_lock()] {
+                let mut held = Some(lock.write::<SpinWait>(1));
+                while_it_looks(move |look| drop(held.take_if(|_| look == 3)));
+                assert!(!object.is_stuck(), "{kind:?}: it let go");
+                let mut held = Some(lock.write::<SpinWait>(1));
+                while_it_looks(move |look| {
+                    drop(held.take());
+                    held = Some(lock.write(1 + look as usize % 2));
+                });
+                assert!(!object.is_stuck(), "{kind:?}: others have their turns");
+                hardware::set_meanwhile(None);
+                assert!(lock.is_free());
+            }
+        }
+    }
+
+    #[test]
+    fn who_unlinks_waits_for_the_cores_that_read_there() {
+        let (_memory, pool) = pool_of(16);
+        pool.add_alias(2).unwrap();
+        for wait in [|pool: Pool| pool.wait_for_readers(), |pool: Pool| wait_for_readers(pool.users())] {
+            let mut section = Some(registry::reader_of(2).unwrap().enter());
+            let looks = Rc::new(Cell::new(0));
+            let counted = looks.clone();
+            while_it_looks(move |look| {
+                counted.set(look);
+                drop(section.take_if(|_| look == 3));
+            });
+            wait(pool);
+            hardware::set_meanwhile(None);
+            assert_eq!(looks.get(), 3, "until the section has ended, and no longer");
         }
     }
 }

@@ -30,6 +30,7 @@ mod shared_ends;
 mod shared_ranges;
 mod shared_segments;
 mod shared_threads;
+mod shared_waits;
 mod slots;
 mod spaces;
 mod states;

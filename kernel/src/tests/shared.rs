@@ -11,12 +11,11 @@ use crate::objects::fault::Access;
 use crate::objects::remote::SHARED_SLOT;
 use crate::objects::{Pcore, Ptr};
 use crate::shared::SharedShare;
-use crate::shared::registry::{Machine, reader, set_test_core};
+use crate::shared::registry::{Machine, set_test_core};
 use abi::layout::{HEAP, lock, protection};
 use abi::{Call, DeathCause, Error, Handle, ObjectType, Rights};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A thread of a test that waits longer for another waits for nothing.
 pub(super) const LIMIT: Duration = Duration::from_secs(100);
@@ -393,41 +392,6 @@ fn a_share_keeps_the_pages_of_its_names_until_it_goes() {
     home.drop(inner);
     home.make(Call::ShareRemove, &[share, inner_id]);
     assert_eq!(free(&home), without);
-    home.drop(share);
-    home.close();
-}
-
-#[test]
-fn a_core_that_removes_a_name_waits_for_readers() {
-    let block = Block::new(2);
-    let mut home = block.core(0);
-    let share = home.pool(32, lock::SPIN);
-    let [_, id, _] = home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap();
-    let pool = home.make(Call::SharePool, &[PCORE, share]);
-    let (barrier, done) = (Barrier::new(2), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut other = block.core(1);
-            let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
-            let section = reader().enter();
-            barrier.wait();
-            let since = Instant::now();
-            while other.named(imported).stat().unwrap().0 > 0 {
-                assert!(since.elapsed() < LIMIT, "the name is never taken out");
-                std::thread::yield_now();
-            }
-            for _ in 0..10_000 {
-                std::thread::yield_now();
-                assert!(!done.load(Ordering::Relaxed), "its line may be used again");
-            }
-            drop(section);
-            other.drop(imported);
-            other.close();
-        });
-        barrier.wait();
-        home.make(Call::ShareRemove, &[share, id]);
-        done.store(true, Ordering::Relaxed);
-    });
     home.drop(share);
     home.close();
 }
