@@ -215,8 +215,8 @@ fn large() -> Large {
 }
 
 impl Large {
-    fn map(&mut self, place: u64, pages: u64, protection: u64) {
-        self.home.make(Call::RangeMap, &[self.range, place, self.segment, self.first, pages, protection]);
+    fn map(&mut self, place: u64, pages: u64) {
+        self.home.make(Call::RangeMap, &[self.range, place, self.segment, self.first, pages, READ_WRITE]);
     }
 
     /// Where this core sees a page of the range.
@@ -252,10 +252,10 @@ impl Large {
     /// Maps a large page, and cuts it by a call that is given up after a step: to unmap many
     /// pages before it, and its first 16.
     fn cut(&mut self) {
-        self.map(AT, LARGE, READ_WRITE);
+        self.map(AT, LARGE);
         touch(&mut self.home, GIB + AT, Access::Write).unwrap();
         assert!(self.seen(AT + (LARGE - 1) * PAGE).is_some());
-        (1..=BEFORE).for_each(|page| self.map(AT - page * PAGE, 1, READ_WRITE));
+        (1..=BEFORE).for_each(|page| self.map(AT - page * PAGE, 1));
         let unmap = [self.range, AT - BEFORE * PAGE, BEFORE + 16, 0, 0, 0];
         assert!(one_step(&mut self.home.world, self.home.actor, Call::RangeUnmap, unmap), "it takes more steps");
         let cut = RangeEntry::from_words(self.home.run(Call::RangeGet, &[self.range, AT]).unwrap());
@@ -276,7 +276,7 @@ impl Large {
 #[test]
 fn one_fault_maps_a_large_page_unless_a_table_is_there() {
     let mut large = large();
-    large.map(AT, LARGE, READ_WRITE);
+    large.map(AT, LARGE);
     let at = AT + 5 * PAGE;
     let resolve = |large: &mut Large, place: u64| {
         let range = large.home.actor.domain.range();
@@ -286,10 +286,10 @@ fn one_fault_maps_a_large_page_unless_a_table_is_there() {
     for page in [0, 1, 5, LARGE - 1] {
         assert_eq!(large.seen(AT + page * PAGE), Some(large.frame + page * PAGE), "page {page}");
     }
-    large.map(ALONE, 1, READ_WRITE);
+    large.map(ALONE, 1);
     resolve(&mut large, ALONE).unwrap();
     large.home.make(Call::RangeUnmap, &[large.range, ALONE, 1]);
-    large.map(ALONE, LARGE, READ_WRITE);
+    large.map(ALONE, LARGE);
     assert_eq!(resolve(&mut large, ALONE + 3 * PAGE + 0x123), Ok(large.frame + 3 * PAGE));
     for page in 0..16 {
         assert_eq!(large.seen(ALONE + page * PAGE), Some(large.frame + page * PAGE), "page {page}");
