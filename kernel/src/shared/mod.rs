@@ -231,6 +231,15 @@ mod tests {
         assert_eq!(hardware::take_work(), 100, "one look for each");
     }
 
+    /// A search for a run does not know that nothing is free in the first group of 512.
+    #[test]
+    fn a_search_that_passes_a_full_group_looks_at_all_of_the_next() {
+        let (_memory, pool) = pool_of(1200);
+        while pool.take(0, 1).is_ok() {}
+        [5, 513].into_iter().for_each(|first| pool.release_pages(0, &mut (first..first + 2)));
+        assert_eq!([pool.take(0, 2), pool.take(0, 2), pool.take(0, 2)], [Ok(5), Ok(513), Err(Error::NoMemory)]);
+    }
+
     #[test]
     fn a_pool_that_died_or_lost_its_last_name_gets_no_new_one() {
         let (_memory, pool) = pool_of(16);

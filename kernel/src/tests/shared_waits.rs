@@ -144,7 +144,8 @@ fn a_dead_pool_leaves_a_core_in_bounded_steps_however_often_it_is_mapped() {
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     block.be(1);
     let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
-    let segment = in_share(imported, id);
+    // By one name of it, which has all of them.
+    let segment = other.make(Call::ShareAdd, &[NONE, in_share(imported, id), ALL]);
     for page in (0..MAPPINGS).map(|number| 2 * number) {
         other.make(Call::RangeMap, &[SPACE, GIB + page * PAGE, segment, 0, 1, READ_WRITE]);
     }
