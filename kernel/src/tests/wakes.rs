@@ -42,6 +42,13 @@ impl Crowd {
         Crowd { world, domain, server, callers: threads }
     }
 
+    /// All callers call the server, in their order.
+    fn all_call(&mut self) {
+        for caller in &self.callers {
+            self.world.kernel.call_rendezvous(*caller, self.server, 0, u64::MAX);
+        }
+    }
+
     /// Counts steps until none is to follow at once.
     fn settle(&mut self) -> usize {
         for step in 1.. {
@@ -119,9 +126,7 @@ impl World {
 #[test]
 fn one_whom_thousands_called_is_woken_in_bounded_steps() {
     let mut crowd = Crowd::new();
-    for caller in &crowd.callers {
-        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
-    }
+    crowd.all_call();
     crowd.world.kernel.block(crowd.server, State::Waiting);
     assert!(crowd.settle() >= STEPS_MIN, "time that cannot run is dropped a bit at a time");
     assert_eq!(crowd.ready(), 0);
@@ -162,9 +167,7 @@ fn one_whom_thousands_called_is_woken_in_bounded_steps() {
 fn a_donor_that_leaves_the_queue_leaves_nobody_asleep() {
     for from_end in [false, true] {
         let mut crowd = Crowd::new();
-        for caller in &crowd.callers {
-            crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
-        }
+        crowd.all_call();
         crowd.world.kernel.block(crowd.server, State::Waiting);
         crowd.settle();
         crowd.world.kernel.signal(crowd.server, 1);
@@ -185,9 +188,7 @@ fn a_donor_that_leaves_the_queue_leaves_nobody_asleep() {
 #[test]
 fn one_that_blocks_or_ends_before_all_its_callers_are_woken_is_woken_for_them_no_more() {
     let mut crowd = Crowd::new();
-    for caller in &crowd.callers {
-        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
-    }
+    crowd.all_call();
     for round in 0..3 {
         crowd.world.kernel.block(crowd.server, State::Waiting);
         if round == 0 {
@@ -263,9 +264,7 @@ fn who_rang_a_server_and_is_notified_goes_on_if_the_server_has_time_of_its_own()
 #[test]
 fn who_ends_while_its_donors_are_woken_fails_them_all() {
     let mut crowd = Crowd::new();
-    for caller in &crowd.callers {
-        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
-    }
+    crowd.all_call();
     crowd.world.kernel.block(crowd.server, State::Waiting);
     crowd.settle();
     crowd.world.kernel.signal(crowd.server, 1);
@@ -497,9 +496,7 @@ fn one_whom_thousands_called_ends_in_bounded_steps() {
 #[test]
 fn nobody_is_told_of_an_end_who_has_ended() {
     let mut crowd = Crowd::new();
-    for caller in &crowd.callers {
-        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
-    }
+    crowd.all_call();
     crowd.world.kernel.end_context(crowd.server);
     assert!(crowd.callers.iter().any(|caller| caller.donates_to().is_some()));
     crowd.world.kernel.kill(crowd.domain, Death::by_call(DeathCause::Killed, 0));
