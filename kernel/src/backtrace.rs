@@ -29,23 +29,24 @@ pub fn print_kernel(out: &mut dyn Write, address: u64, frame: u64) {
     print_chain(out, frame);
 }
 
-fn print_chain(out: &mut dyn Write, mut frame: u64) {
-    for _ in 0..FRAMES_MAX {
+fn print_chain(out: &mut dyn Write, frame: u64) {
+    // SAFETY: a frame pointer on a kernel stack; if the stack is broken the resulting fault is
+    // fatal too, and reported.
+    let read = |frame| unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(frame as usize).read() };
+    kernel_callers(frame, read).for_each(|address| _ = writeln!(out, "bt: {address:#x} kernel"));
+}
+
+/// The return addresses of the kernel's frames from `frame` on, which `read` reads.
+fn kernel_callers(mut frame: u64, read: impl Fn(u64) -> [u64; 2]) -> impl Iterator<Item = u64> {
+    core::iter::from_fn(move || {
         if frame < KERNEL_START || !frame.is_multiple_of(8) || frame > u64::MAX - 16 {
-            return;
+            return None;
         }
-        // SAFETY: a frame pointer on a kernel stack; if the stack is broken the resulting fault is
-        // fatal too, and reported.
-        let [next, address] = unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(frame as usize).read() };
-        if address < KERNEL_START {
-            return;
-        }
-        let _ = writeln!(out, "bt: {address:#x} kernel");
-        if next <= frame || next - frame > STEP_MAX {
-            return;
-        }
-        frame = next;
-    }
+        let [next, address] = read(frame);
+        frame = if next > frame && next - frame <= STEP_MAX { next } else { 0 };
+        (address >= KERNEL_START).then_some(address)
+    })
+    .take(FRAMES_MAX)
 }
 
 /// Prints where a user context was and its callers; `component` names the program whose addresses

@@ -4,8 +4,10 @@ use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::arch::fpu::AREA_BYTES;
 use crate::arch::paging::Root;
+use crate::boot::info::{self, Machine};
 use crate::clock;
 use crate::devices::DeviceInfo;
+use crate::memory::PhysAddr;
 use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -28,6 +30,12 @@ std::thread_local! {
     static MEANWHILE: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     static WORK: Cell<u64> = const { Cell::new(0) };
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static MACHINE: Cell<Option<&'static Machine>> = const { Cell::new(None) };
+    static IMAGE: Cell<Option<(Layout, PhysAddr)>> = const { Cell::new(None) };
+    static PORTS: RefCell<BTreeMap<u16, u8>> = const { RefCell::new(BTreeMap::new()) };
+    static PORT_WRITES: RefCell<Vec<(u16, u8)>> = const { RefCell::new(Vec::new()) };
+    static REGISTERS: RefCell<BTreeMap<u64, Register>> = const { RefCell::new(BTreeMap::new()) };
+    static REGISTER_WRITES: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
     static PROCESSOR: Cell<Processor> = const { Cell::new(Processor::NEW) };
     static CONSOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -399,6 +407,118 @@ pub fn set_bus_master(device: &DeviceInfo, on: bool) {
 /// Which devices were allowed to reach memory or forbidden since the last question.
 pub fn take_bus_masters() -> Vec<(u32, bool)> {
     MASTERS.take()
+}
+
+/// As in `hardware.rs`: the test's, or one that has nothing.
+pub fn machine() -> &'static Machine {
+    MACHINE.get().unwrap_or_else(info::machine)
+}
+
+/// Sets the machine that tests play; `None`: one that has nothing.
+pub fn set_machine(machine: Option<&'static Machine>) {
+    MACHINE.set(machine);
+}
+
+/// As in `image.rs`.
+#[derive(Clone, Copy, Default)]
+#[allow(missing_docs)]
+pub struct Layout {
+    pub image_start: u64,
+    pub text_end: u64,
+    pub rodata_end: u64,
+    pub shared_end: u64,
+    pub start_end: u64,
+    pub core_start: u64,
+    pub stack_bottom: u64,
+    pub stack_top: u64,
+    pub fault_stack_bottom: u64,
+    pub fault_stack_top: u64,
+    pub data_start: u64,
+    pub data_end: u64,
+    pub bss_start: u64,
+    pub core_end: u64,
+    pub data_template: PhysAddr,
+}
+
+/// Sets where the parts of the image lie that tests play, and where its tables; `None`: there is
+/// none.
+pub fn set_image(image: Option<(Layout, PhysAddr)>) {
+    IMAGE.set(image);
+}
+
+fn image() -> (Layout, PhysAddr) {
+    IMAGE.get().unwrap_or_else(|| panic!("only on the bare machine, or where a test says it"))
+}
+
+/// As in `image.rs`, if a test said it.
+pub fn layout() -> Layout {
+    image().0
+}
+
+/// As in `image.rs`, if a test said it.
+pub fn boot_tables() -> PhysAddr {
+    image().1
+}
+
+/// Sets what a port says.
+pub fn set_port(port: u16, value: u8) {
+    PORTS.with_borrow_mut(|all| all.insert(port, value));
+}
+
+/// What was written to ports since the last question: port and value.
+pub fn take_port_writes() -> Vec<(u16, u8)> {
+    PORT_WRITES.take()
+}
+
+/// As in `hardware.rs`: all ones where nothing is, as a bus says it.
+pub fn port_read8(port: u16) -> u8 {
+    PORTS.with_borrow(|all| all.get(&port).copied().unwrap_or(u8::MAX))
+}
+
+/// As in `hardware.rs`: noted.
+pub fn port_write8(port: u16, value: u8) {
+    PORT_WRITES.with_borrow_mut(|writes| writes.push((port, value)));
+}
+
+/// A register of a device that tests play.
+#[derive(Clone, Copy)]
+struct Register {
+    value: u32,
+    writable: u32,
+}
+
+/// Sets a device's register at a physical address, of which only the bits `writable` can be
+/// written.
+pub fn set_register(address: u64, value: u32, writable: u32) {
+    REGISTERS.with_borrow_mut(|all| all.insert(address, Register { value, writable }));
+}
+
+/// There are no registers and ports any more.
+pub fn remove_registers() {
+    REGISTERS.take();
+    REGISTER_WRITES.take();
+    PORTS.take();
+    PORT_WRITES.take();
+}
+
+/// What was written to registers, there or not, since the last question: address and value.
+pub fn take_register_writes() -> Vec<(u64, u32)> {
+    REGISTER_WRITES.take()
+}
+
+/// As in `hardware.rs`: all ones where no register is, as a bus says it.
+pub fn read_register(address: u64) -> u32 {
+    REGISTERS.with_borrow(|all| all.get(&address).map_or(u32::MAX, |register| register.value))
+}
+
+/// As in `hardware.rs`: noted; changes what can be written there.
+pub fn write_register(address: u64, value: u32) {
+    REGISTER_WRITES.with_borrow_mut(|writes| writes.push((address, value)));
+    REGISTERS.with_borrow_mut(|all| {
+        if let Some(Register { value: now, writable }) = all.get_mut(&address) {
+            *now = *now & !*writable | value & *writable;
+        }
+    });
 }
 
 /// As in `hardware.rs`: the last lines are kept, and so made, which finds what panics in making

@@ -58,15 +58,22 @@ fn write(bytes: &[u8]) {
     if cores::this_core() == 0 {
         return serial::write(bytes);
     }
-    let mut at = RING.written.read();
-    if at == 0 {
-        RING.start.write(time::tsc());
-    }
-    for byte in bytes {
-        RING.bytes[at as usize % RING_BYTES].write(*byte);
-        at += 1;
-        // Published byte by byte: the reader must never take a byte for newer than it is.
-        RING.written.write(at);
+    RING.write(bytes, time::tsc());
+}
+
+impl Ring {
+    /// Only for its own core; the core has started anew at `now` if nothing was written yet.
+    fn write(&self, bytes: &[u8], now: u64) {
+        let mut at = self.written.read();
+        if at == 0 {
+            self.start.write(now);
+        }
+        for byte in bytes {
+            self.bytes[at as usize % RING_BYTES].write(*byte);
+            at += 1;
+            // Published byte by byte: the reader must never take a byte for newer than it is.
+            self.written.write(at);
+        }
     }
 }
 
@@ -79,7 +86,7 @@ fn publish() {
 
 /// Core 0, when slot [`mailbox::LOG_SLOT`] came up: prints what the other cores have written.
 pub fn drain() {
-    let cores = crate::boot::info::machine().core_count;
+    let cores = crate::hardware::machine().core_count;
     PRINTED.with(|printed| {
         for (core, (start, position)) in printed.iter_mut().enumerate().take(cores).skip(1) {
             // SAFETY: the ring of another core, live for ever; all fields are for others to read.

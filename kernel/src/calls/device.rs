@@ -2,8 +2,8 @@
 
 use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::arch::cpu;
 use crate::devices::{self, DeviceInfo};
+use crate::hardware::{port_read8, port_write8};
 use crate::memory::{PAGE, PhysAddr};
 use crate::objects::device::{Hardware, PORTS, PORTS_HWID};
 use crate::objects::segment::Kind;
@@ -153,14 +153,14 @@ pub(super) fn device_port_read(_: &Kernel, _: Request, call: DevicePortRead) -> 
     let DevicePortRead { device, offset, width } = call;
     let port = device.port(offset, width)?;
     // The port belongs to the device claimed.
-    one((0..width as u16).fold(0, |value, byte| value | u64::from(cpu::port_read8(port + byte)) << (8 * byte)))
+    one((0..width as u16).fold(0, |value, byte| value | u64::from(port_read8(port + byte)) << (8 * byte)))
 }
 
 pub(super) fn device_port_write(_: &Kernel, _: Request, call: DevicePortWrite) -> Answer {
     let DevicePortWrite { device, offset, width, value } = call;
     let port = device.port(offset, width)?;
     for byte in 0..width as u16 {
-        cpu::port_write8(port + byte, (value >> (8 * byte)) as u8);
+        port_write8(port + byte, (value >> (8 * byte)) as u8);
     }
     NOTHING
 }

@@ -5,8 +5,8 @@
 //! least one sees the other and backs off: never both have it, and it may be that neither does.
 
 use crate::arch::{cores, instance};
-use crate::boot::info::machine;
 use crate::core_commands::{self, State};
+use crate::hardware::machine;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Devices are numbered below this.

@@ -8,9 +8,8 @@
 
 use super::{Bar, DeviceInfo, Msix};
 use crate::boot::acpi::Ecam;
-use crate::boot::info::machine;
-use crate::memory::{DEVICE_MAP, PAGE_BYTES, PhysAddr, PhysRange};
-use core::ptr;
+use crate::hardware::{machine, read_register, write_register};
+use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange};
 
 const CONFIG_BYTES: u16 = 4096;
 const COMMAND: u16 = 0x04;
@@ -38,21 +37,17 @@ struct Function {
 }
 
 impl Function {
-    fn register(self, offset: u16) -> *mut u32 {
-        let address = DEVICE_MAP + self.ecam.base + (u64::from(self.hwid) << 12) + u64::from(offset & !3);
-        ptr::with_exposed_provenance_mut(address as usize)
+    /// The buses of `ecam` are mapped, and `hwid` lies in them.
+    fn register(self, offset: u16) -> u64 {
+        self.ecam.base + (u64::from(self.hwid) << 12) + u64::from(offset & !3)
     }
 
     fn read(self, offset: u16) -> u32 {
-        // SAFETY: the buses of `ecam` are mapped in the device map, and `hwid` lies in them;
-        // reading has no effect on memory.
-        unsafe { self.register(offset).read_volatile() }
+        read_register(self.register(offset))
     }
 
     fn write(self, offset: u16, value: u32) {
-        // SAFETY: as for `read`; what a device may reach by DMA is decided by `set_bus_master`
-        // alone.
-        unsafe { self.register(offset).write_volatile(value) }
+        write_register(self.register(offset), value);
     }
 
     fn exists(self) -> bool {

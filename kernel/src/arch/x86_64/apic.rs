@@ -5,10 +5,8 @@
 //! all cores.
 
 use super::cpu::{self, msr};
-use crate::boot::info::machine;
 use crate::core_local::Shared;
-use crate::memory::DEVICE_MAP;
-use core::ptr;
+use crate::hardware::{machine, read_register, write_register};
 
 /// Registers, by xAPIC offset.
 pub mod register {
@@ -67,9 +65,8 @@ fn is_x2apic() -> bool {
     unsafe { *X2APIC.get() != 0 }
 }
 
-fn address(register: u32) -> *mut u32 {
-    let base = machine().facts.local_apic;
-    ptr::with_exposed_provenance_mut((DEVICE_MAP + base) as usize + register as usize)
+fn address(register: u32) -> u64 {
+    machine().facts.local_apic + u64::from(register)
 }
 
 /// Reads a register.
@@ -77,19 +74,16 @@ pub fn read(register: u32) -> u32 {
     if is_x2apic() {
         return cpu::read_msr(0x800 + (register >> 4)) as u32;
     }
-    // SAFETY: the page is mapped in the device map; local APIC registers have no effect on memory.
-    unsafe { address(register).read_volatile() }
+    read_register(address(register))
 }
 
 /// Writes a register.
 pub fn write(register: u32, value: u32) {
-    // SAFETY: as for `read`; what interrupts do is decided by the IDT.
-    unsafe {
-        if is_x2apic() {
-            cpu::write_msr(0x800 + (register >> 4), u64::from(value));
-        } else {
-            address(register).write_volatile(value);
-        }
+    if is_x2apic() {
+        // SAFETY: APIC registers have no effect on memory; what interrupts do is decided by the IDT.
+        unsafe { cpu::write_msr(0x800 + (register >> 4), u64::from(value)) }
+    } else {
+        write_register(address(register), value);
     }
 }
 

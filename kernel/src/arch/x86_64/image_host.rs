@@ -1,40 +1,16 @@
-//! The host's stand-in for `image.rs`: tests have no kernel image, so whatever needs one panics,
-//! and sizes are plausible constants.
+//! The host's stand-in for `image.rs`: tests have no kernel image, so whatever needs one panics.
+//! Where its parts would lie a test may say (`hardware::set_image`).
 
 use super::context::Registers;
 use crate::memory::{PhysAddr, PhysRange};
 
+pub use crate::hardware::{boot_tables, layout};
+
 /// Distance between the image's virtual and physical addresses.
 pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 
-/// As in `image.rs`.
-#[derive(Clone, Copy)]
-#[allow(missing_docs)]
-pub struct Layout {
-    pub image_start: u64,
-    pub text_end: u64,
-    pub rodata_end: u64,
-    pub shared_end: u64,
-    pub start_end: u64,
-    pub core_start: u64,
-    pub stack_bottom: u64,
-    pub stack_top: u64,
-    pub fault_stack_bottom: u64,
-    pub fault_stack_top: u64,
-    pub data_start: u64,
-    pub data_end: u64,
-    pub bss_start: u64,
-    pub core_end: u64,
-    pub data_template: PhysAddr,
-}
-
 fn bare_only() -> ! {
     panic!("only on the bare machine")
-}
-
-/// As in `image.rs`.
-pub fn layout() -> Layout {
-    bare_only()
 }
 
 /// As in `image.rs`.
@@ -45,11 +21,6 @@ pub fn image_range() -> PhysRange {
 /// As in `image.rs`.
 pub fn tsc_at_entry() -> u64 {
     0
-}
-
-/// As in `image.rs`.
-pub fn boot_tables() -> PhysAddr {
-    bare_only()
 }
 
 /// As in `image.rs`.

@@ -11,9 +11,9 @@
 
 use super::paging::{self, Flags, Root, Table};
 use super::{cpu, image};
-use crate::boot::info::machine;
 use crate::boot::split::Needs;
 use crate::core_local::CoreLocal;
+use crate::hardware::machine;
 use crate::memory::{DEVICE_MAP, DIRECT_MAP, PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::ptr;
 

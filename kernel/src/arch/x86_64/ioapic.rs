@@ -4,33 +4,23 @@
 //! message.
 
 use crate::boot::acpi::IoApic;
-use crate::boot::info::machine;
-use crate::memory::DEVICE_MAP;
-use core::ptr;
+use crate::hardware::{machine, read_register, write_register};
 
+/// Where the register that the index register names is seen.
+const DATA: u64 = 0x10;
 const VERSION: u32 = 1;
 const TABLE: u32 = 0x10;
 /// Redirection bit: no interrupts.
 pub const MASKED: u32 = 1 << 16;
 
-fn registers(apic: &IoApic) -> *mut u32 {
-    ptr::with_exposed_provenance_mut((DEVICE_MAP + apic.base) as usize)
-}
-
 fn read(apic: &IoApic, register: u32) -> u32 {
-    // SAFETY: the registers are mapped in the device map; core 0 only.
-    unsafe {
-        registers(apic).write_volatile(register);
-        registers(apic).add(4).read_volatile()
-    }
+    write_register(apic.base, register);
+    read_register(apic.base + DATA)
 }
 
 fn write(apic: &IoApic, register: u32, value: u32) {
-    // SAFETY: as for `read`.
-    unsafe {
-        registers(apic).write_volatile(register);
-        registers(apic).add(4).write_volatile(value);
-    }
+    write_register(apic.base, register);
+    write_register(apic.base + DATA, value);
 }
 
 /// The I/O APIC that serves `line`, and the line's number there.

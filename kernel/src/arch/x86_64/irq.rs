@@ -5,12 +5,10 @@
 //! say nothing about priority between devices.
 
 pub use super::ioapic::set_masked as mask_ioapic;
-use super::{apic, cores, cpu, ioapic};
-use crate::boot::info::machine;
+use super::{apic, cores, ioapic};
 use crate::core_local::CoreLocal;
 use crate::devices::{DeviceInfo, config_read, config_write};
-use crate::memory::DEVICE_MAP;
-use core::ptr;
+use crate::hardware::{machine, port_write8, write_register};
 
 /// First vector devices may have; below are exceptions and the legacy controller's.
 pub const FIRST_VECTOR: u8 = 0x30;
@@ -63,10 +61,10 @@ pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Option<()> {
     ioapic::redirect(line, u32::from(vector), destination)
 }
 
-fn msix_entry(device: &DeviceInfo, entry: u16) -> Option<*mut u32> {
+/// Boot mapped the whole table in the device map and checked that it lies in a BAR.
+fn msix_entry(device: &DeviceInfo, entry: u16) -> Option<u64> {
     let msix = device.msix.filter(|msix| entry < msix.entries)?;
-    let offset = DEVICE_MAP + msix.table.0 + u64::from(entry) * MSIX_ENTRY_BYTES;
-    Some(ptr::with_exposed_provenance_mut(offset as usize))
+    Some(msix.table.0 + u64::from(entry) * MSIX_ENTRY_BYTES)
 }
 
 /// Makes MSI-X entry `entry` of `device` raise `vector`, which comes from [`allocate_vector`], on
@@ -74,16 +72,10 @@ fn msix_entry(device: &DeviceInfo, entry: u16) -> Option<*mut u32> {
 /// entries, or this core cannot be named in a message.
 pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Option<()> {
     debug_assert!((FIRST_VECTOR..=LAST_VECTOR).contains(&vector), "a vector of the kernel's own");
-    let words = msix_entry(device, entry)?;
+    let at = msix_entry(device, entry)?;
     let apic_id = destination(cores::this_core())?;
-    // SAFETY: boot mapped the whole table in the device map and checked that it lies in a BAR; a
-    // message is an interrupt to this core.
-    unsafe {
-        words.add(3).write_volatile(1);
-        words.write_volatile(MESSAGE_BASE | apic_id << 12);
-        words.add(1).write_volatile(0);
-        words.add(2).write_volatile(u32::from(vector));
-        words.add(3).write_volatile(0);
+    for (offset, word) in [(12, 1), (0, MESSAGE_BASE | apic_id << 12), (4, 0), (8, u32::from(vector)), (12, 0)] {
+        write_register(at + offset, word);
     }
     let capability = device.msix?.capability;
     let control = config_read(device, capability)?;
@@ -92,9 +84,8 @@ pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Option<()> {
 
 /// Masks or unmasks one MSI-X entry; one that is not there is ignored.
 pub fn mask_msix(device: &DeviceInfo, entry: u16, masked: bool) {
-    if let Some(words) = msix_entry(device, entry) {
-        // SAFETY: as in `program_msix`.
-        unsafe { words.add(3).write_volatile(u32::from(masked)) };
+    if let Some(at) = msix_entry(device, entry) {
+        write_register(at + 12, u32::from(masked));
     }
 }
 
@@ -103,10 +94,10 @@ pub fn mask_legacy() {
     for (port, value) in
         [(0x20, 0x11), (0xa0, 0x11), (0x21, 0x20), (0xa1, 0x28), (0x21, 4), (0xa1, 2), (0x21, 1), (0xa1, 1)]
     {
-        cpu::port_write8(port, value);
+        port_write8(port, value);
     }
-    cpu::port_write8(0x21, 0xff);
-    cpu::port_write8(0xa1, 0xff);
+    port_write8(0x21, 0xff);
+    port_write8(0xa1, 0xff);
 }
 
 /// Wakes `core`: it sees `Event::Wake`.

@@ -3,7 +3,7 @@
 //!
 //! No state in memory, so that it works before a core has any.
 
-use super::cpu::{port_read8, port_write8};
+use crate::hardware::{port_read8, port_write8};
 use core::fmt;
 
 const DATA: u16 = 0x3f8;
