@@ -105,7 +105,7 @@ pub fn scan(ecam: Ecam, window: &mut BarWindow, found: &mut dyn FnMut(DeviceInfo
             continue;
         }
         for device in 0..32 {
-            let hwid = u32::from(bus - ecam.first_bus) << 8 | device << 3;
+            let hwid = u32::from(bus) << 8 | device << 3;
             let multiple = Function { ecam, hwid }.header() & 0x80 != 0;
             for function in 0..if multiple { 8 } else { 1 } {
                 let function = Function { ecam, hwid: hwid | function };

@@ -283,7 +283,7 @@ fn find_devices(addresses: &mut BarWindow, frames: &mut Frames) {
 
 fn ecam_range(ecam: Ecam) -> PhysRange {
     let buses = if ecam.base == 0 { 0 } else { u64::from(ecam.last_bus - ecam.first_bus) + 1 };
-    PhysRange::new(ecam.base, buses * ECAM_BUS_BYTES)
+    PhysRange::new(ecam.base + u64::from(ecam.first_bus) * ECAM_BUS_BYTES, buses * ECAM_BUS_BYTES)
 }
 
 /// Addresses below 4 GiB that are neither memory, nor reserved, nor configuration space, nor a
