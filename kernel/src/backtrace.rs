@@ -83,4 +83,40 @@ mod tests {
         }
         assert_eq!(user_callers(0, |address| Some(address + 8)).count(), FRAMES_MAX);
     }
+
+    /// The kernel's own stack may be broken when this runs.
+    #[test]
+    fn a_chain_of_the_kernel_is_believed_step_by_step() {
+        const STACK: u64 = KERNEL_START + 0x1000;
+        const TEXT: u64 = 0xffff_ffff_8000_0000;
+        let chain = |frames: &'static [(u64, u64, u64)], from| {
+            let read = |frame| frames.iter().find(|(at, ..)| *at == frame).map(|(_, next, address)| [*next, *address]);
+            kernel_callers(from, move |frame| read(frame).expect("nothing is read but what was checked"))
+        };
+        let all = |frames, from| chain(frames, from).map(|address| address - TEXT).collect::<Vec<_>>();
+        const END: u64 = STACK + 16 + STEP_MAX;
+        let good = &[(STACK, STACK + 16, TEXT + 1), (STACK + 16, END, TEXT + 2), (END, 0, TEXT + 3)];
+        assert_eq!(all(good, STACK), [1, 2, 3]);
+        assert_eq!(all(&[(STACK, END + 8, TEXT + 1), (END + 8, 0, TEXT + 2)], STACK), [1], "too far");
+        assert_eq!(all(&[(STACK, STACK, TEXT + 1)], STACK), [1], "to itself");
+        assert_eq!(all(&[(STACK, STACK - 8, TEXT + 1)], STACK), [1], "down");
+        assert_eq!(all(&[(STACK, STACK + 12, TEXT + 1)], STACK), [1], "not aligned");
+        assert_eq!(all(&[(STACK, STACK + 16, TEXT), (STACK + 16, 0, KERNEL_START - 1)], STACK), [0]);
+        assert_eq!(all(&[(STACK, 0, TEXT)], STACK), [0]);
+        let lowest = &[(KERNEL_START, KERNEL_START + 8, KERNEL_START), (KERNEL_START + 8, 0, TEXT)];
+        assert_eq!(chain(lowest, KERNEL_START).collect::<Vec<_>>(), [KERNEL_START, TEXT]);
+        for nowhere in [0, 8, KERNEL_START - 8, STACK + 4, u64::MAX - 7, u64::MAX] {
+            assert_eq!(all(&[], nowhere), [] as [u64; 0], "{nowhere:#x}");
+        }
+        let last = u64::MAX - 23;
+        assert_eq!(kernel_callers(last, |_| [0, TEXT]).count(), 1);
+        assert_eq!(kernel_callers(STACK, |frame| [frame + 16, TEXT]).count(), FRAMES_MAX);
+    }
+
+    #[test]
+    fn lines_of_a_backtrace_are_what_the_launcher_reads() {
+        let mut out = String::new();
+        print_kernel(&mut out, 0xffff_ffff_8000_1234, 0);
+        assert_eq!(out, "bt: 0xffffffff80001234 kernel\n");
+    }
 }

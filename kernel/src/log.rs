@@ -123,3 +123,109 @@ fn print_ring(ring: &Ring, mut position: u64, written: u64, core: usize) -> u64 
 fn byte_at(ring: &Ring, at: u64) -> u8 {
     ring.bytes[at as usize % RING_BYTES].read()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware;
+    use crate::tests::machine::Played;
+
+    /// What core 0 printed since the last question.
+    fn printed() -> String {
+        let bytes = hardware::take_port_writes().into_iter().filter(|(port, _)| *port == 0x3f8).map(|(_, byte)| byte);
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+
+    fn new_ring() -> Box<Ring> {
+        Box::new(Ring { start: Word::new(), written: Word::new(), bytes: [const { Byte::new() }; RING_BYTES] })
+    }
+
+    /// The ring of a core that the test plays.
+    fn of(core: usize) -> &'static Ring {
+        // SAFETY: memory that the test's machine plays, and zeros are an empty ring.
+        unsafe { &*instance::remote(core, &raw const RING).unwrap() }
+    }
+
+    #[test]
+    fn core_0_prints_at_once() {
+        printed();
+        write_line(format_args!("{} and {}", 1, 2));
+        write_user(b"as it is\xff");
+        let bytes: Vec<u8> = hardware::take_port_writes().into_iter().map(|(_, byte)| byte).collect();
+        assert_eq!(bytes, b"1 and 2\nas it is\xff");
+        assert_eq!(RING.written.read(), 0);
+    }
+
+    #[test]
+    fn whole_lines_of_a_ring_are_printed_and_the_rest_waits() {
+        printed();
+        let ring = new_ring();
+        ring.write(b"one\ntwo\nthr", 5);
+        assert_eq!((ring.start.read(), ring.written.read()), (5, 11));
+        assert_eq!((print_ring(&ring, 0, 11, 1), printed().as_str()), (8, "one\ntwo\n"));
+        assert_eq!((print_ring(&ring, 8, 11, 1), printed().as_str()), (8, ""));
+        ring.write(b"ee\n", 6);
+        assert_eq!((ring.start.read(), ring.written.read()), (5, 14), "it did not start anew");
+        assert_eq!((print_ring(&ring, 8, 14, 1), printed().as_str()), (14, "three\n"));
+        assert_eq!((print_ring(&ring, 14, 14, 1), printed().as_str()), (14, ""));
+    }
+
+    /// A ring takes up again at its beginning; what its writer laps is lost, which is said.
+    #[test]
+    fn a_writer_that_laps_the_reader_loses_the_oldest() {
+        printed();
+        let ring = new_ring();
+        let line = |number: usize| format!("line {number:0>94}\n");
+        let text: String = (0..82).map(line).collect();
+        ring.write(text.as_bytes(), 1);
+        let full = RING_BYTES as u64;
+        assert_eq!((text.len(), ring.written.read()), (8200, 8200));
+        assert_eq!(print_ring(&ring, 8, 8200, 3), 8200);
+        assert_eq!(printed(), text[8..], "that is all of a ring");
+        assert_eq!(print_ring(&ring, 7, 8200, 3), 8200);
+        assert_eq!(printed(), format!("pelago: log of core 3 overran\n{}", &text[8..]));
+        ring.write(text.as_bytes(), 1);
+        assert_eq!(print_ring(&ring, 8200, 16_400, 1), 16_400);
+        assert_eq!(printed(), format!("pelago: log of core 1 overran\n{}", &text[8200 - full as usize..]));
+    }
+
+    /// Lines of any length are printed as they are.
+    #[test]
+    fn long_lines_are_printed_whole() {
+        for bytes in [126, 127, 128, 129, 255, 256, 1000] {
+            printed();
+            let ring = new_ring();
+            let text = "0123456789".repeat(100)[..bytes].to_string() + "\n";
+            ring.write(text.as_bytes(), 1);
+            assert_eq!((print_ring(&ring, 0, bytes as u64 + 1, 1), printed()), (bytes as u64 + 1, text));
+        }
+    }
+
+    #[test]
+    fn each_core_is_printed_once_and_anew_when_it_started_anew() {
+        let _machine = Played::of_cores(3, &raw const RING);
+        PRINTED.with(|printed| *printed = [(0, 0); CORES_MAX]);
+        printed();
+        of(1).write(b"first of 1\n", 100);
+        of(2).write(b"first of 2\nand more", 200);
+        drain();
+        assert_eq!(printed(), "first of 1\nfirst of 2\n");
+        drain();
+        assert_eq!(printed(), "");
+        of(2).write(b" of it\n", 200);
+        drain();
+        assert_eq!(printed(), "and more of it\n");
+        // It started again: its ring begins anew, with less in it than before, and with more.
+        for text in ["again\n", "again, and with more than the ring before\n"] {
+            of(1).written.write(0);
+            of(1).write(text.as_bytes(), 100 + text.len() as u64);
+            drain();
+            assert_eq!(printed(), text);
+        }
+        // One that began a ring and wrote nothing yet.
+        of(1).written.write(0);
+        drain();
+        assert_eq!(printed(), "");
+        PRINTED.with(|printed| *printed = [(0, 0); CORES_MAX]);
+    }
+}

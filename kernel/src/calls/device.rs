@@ -195,6 +195,28 @@ mod tests {
         assert!(refused(0xc0, 0x1000));
     }
 
+    /// The list begins at the first byte behind the header, and ends where it leads into that.
+    #[test]
+    fn the_header_is_no_part_of_the_list() {
+        let first = |at: u16| {
+            Some(match at {
+                0x34 => 0x40,
+                0x40 => 0x0005,
+                _ => 0,
+            })
+        };
+        assert!(!is_writable(first, 0x40));
+        let into_it = |at: u16| {
+            Some(match at {
+                0x34 => 0x20,
+                0x20 => 0x6011,
+                0x60 => 0x0005,
+                _ => 0,
+            })
+        };
+        assert!(is_writable(into_it, 0x60));
+    }
+
     #[test]
     fn a_list_that_goes_in_circles_ends() {
         assert!(is_writable(|_| Some(0x4040_4009), 0x80));

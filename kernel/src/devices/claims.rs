@@ -41,3 +41,60 @@ pub fn free(index: usize) {
         word.fetch_and(!(1 << (index % 64)), Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::machine::Played;
+
+    /// Other statics near it are the words of core states, of which this says "running".
+    const RUNNING: u64 = 0x5045_4c41_0000_0001;
+
+    /// What core 1 has in its copy.
+    fn theirs(index: usize) -> &'static AtomicU64 {
+        // SAFETY: memory that the test's machine plays, which only atomics touch.
+        unsafe { &*instance::remote(1, &raw const CLAIMED[index / 64]).unwrap() }
+    }
+
+    fn is_ours(index: usize) -> bool {
+        CLAIMED[index / 64].load(Ordering::SeqCst) >> (index % 64) & 1 != 0
+    }
+
+    #[test]
+    fn a_device_is_claimed_once_until_it_is_free_again() {
+        let _machine = Played::new(|_| ());
+        for index in [0, 1, 63, 64, 100, INDICES - 1] {
+            assert!(claim(index) && !claim(index), "{index}");
+        }
+        let all = [0, 1, 63, 64, 100, INDICES - 1];
+        assert_eq!((0..INDICES).filter(|index| is_ours(*index)).collect::<Vec<_>>(), all);
+        free(63);
+        assert_eq!((0..INDICES).filter(|index| is_ours(*index)).count(), 5);
+        assert!(claim(63) && !claim(64));
+        all.into_iter().for_each(free);
+        assert!(!(0..INDICES).any(is_ours) && !claim(INDICES));
+        free(INDICES);
+    }
+
+    /// Who sees that another wants it too backs off, and leaves no trace.
+    #[test]
+    fn what_another_core_has_is_not_claimed() {
+        let machine = Played::of_cores(2, &raw const CLAIMED);
+        for index in [1, 70] {
+            theirs(index).store(1 << (index % 64), Ordering::SeqCst);
+            assert!(claim(index), "a core that never ran has none, whatever its memory holds");
+            free(index);
+            theirs(index).store(0, Ordering::SeqCst);
+        }
+        machine.fill(1, RUNNING);
+        for index in [1, 70] {
+            theirs(index).store(1 << (index % 64), Ordering::SeqCst);
+            assert!(!claim(index) && !is_ours(index));
+            assert!(claim(index + 1), "that is another device");
+            theirs(index).store(0, Ordering::SeqCst);
+            assert!(claim(index));
+            free(index);
+            free(index + 1);
+        }
+    }
+}

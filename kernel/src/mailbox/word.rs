@@ -50,3 +50,34 @@ impl Byte {
         self.0.store(value, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value that is seen says that all that was written before is there.
+    #[test]
+    fn who_sees_a_word_sees_what_was_written_before_it() {
+        const ROUNDS: u64 = 20_000;
+        let (word, bytes) = (Word::new(), [const { Byte::new() }; 256]);
+        assert_eq!((word.read(), bytes[0].read()), (0, 0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    bytes[round as usize % 256].write((round >> 8) as u8);
+                    word.write(round);
+                }
+            });
+            let mut seen = 0;
+            while seen < ROUNDS {
+                let now = word.read();
+                assert!(now >= seen);
+                seen = now;
+                // It may be newer, not older.
+                let byte = bytes[seen as usize % 256].read();
+                assert!(byte.wrapping_sub((seen >> 8) as u8) <= ((ROUNDS - seen) >> 8) as u8 + 1);
+            }
+        });
+        assert_eq!((word.read(), bytes[ROUNDS as usize % 256].read()), (ROUNDS, (ROUNDS >> 8) as u8));
+    }
+}

@@ -1,7 +1,5 @@
-//! Devices: which there are, whom their interrupts reach, and what one may still do when nobody has
-//! it any more.
+//! Devices: whom their interrupts reach, and what one may still do when nobody has it any more.
 
-use super::revoke::Actor;
 use super::time::{context, refusal};
 use super::{MACHINE, World};
 use crate::arch::context::Event;
@@ -12,11 +10,9 @@ use crate::memory::PhysAddr;
 use crate::objects::device::PORTS_HWID;
 use crate::objects::domain::Death;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Device, Domain, Ptr, user_memory};
-use abi::layout::{HEAP, protection, segment as kinds};
-use abi::start::DeviceRecord;
+use crate::objects::{Context, Ptr};
+use abi::layout::segment as kinds;
 use abi::{Call, DeathCause, Error, Handle, Rights};
-use zerocopy::FromBytes;
 
 const HWID: u32 = 8;
 
@@ -122,51 +118,6 @@ impl World {
         }
         context.pending.replace(0)
     }
-}
-
-fn device(domain: Ptr<Domain>, handle: u64) -> Ptr<Device> {
-    domain.share().find::<Device>(Handle(handle), Rights(0)).unwrap().0
-}
-
-/// What is told of the device of that index.
-fn listed(world: &mut World, actor: Actor, index: u64) -> Result<DeviceRecord, Error> {
-    world.run(actor, Call::DeviceList, &[index, HEAP])?;
-    let mut bytes = [0; size_of::<DeviceRecord>()];
-    user_memory::read(&mut world.kernel, actor.domain.range(), HEAP, &mut bytes)?;
-    Ok(DeviceRecord::read_from_bytes(&bytes).unwrap())
-}
-
-#[test]
-fn devices_that_boot_found_are_listed_before_those_that_are_only_ports() {
-    let mut world = World::new(512);
-    let actor = world.outsider();
-    world.kernel.info = Some(&WITH_A_CARD);
-    let segment = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 1, 0]);
-    let open = protection::READ | protection::WRITE;
-    world.make(actor, Call::RangeMap, &[Handle::SELF_RANGE.0, HEAP, segment, 0, 1, open]);
-    let records = [0, 1, 2].map(|index| listed(&mut world, actor, index).unwrap());
-    assert_eq!(records.map(|record| record.hwid), [HWID.into(), PORTS_HWID, PORTS_HWID + 1]);
-    assert_eq!(records.map(|record| record.interrupts), [20, 1, 1]);
-    assert_eq!(records[1].windows[0], [SERIAL.1.into(), 8]);
-    for past in [3, 4, u64::MAX] {
-        assert_eq!(listed(&mut world, actor, past).err(), Some(Error::NotFound));
-    }
-    world.leave_nothing(&[actor]);
-}
-
-#[test]
-fn a_driver_reaches_the_ports_of_its_device_and_no_others() {
-    let (mut world, context) = driver();
-    let serial = world.claim(PORTS_HWID);
-    let serial = device(context.domain(), serial);
-    for (offset, width) in [(0, 1), (3, 1), (7, 1), (6, 2), (4, 4)] {
-        assert_eq!(serial.port(offset, width), Ok(SERIAL.1 + offset as u16));
-    }
-    for (offset, width) in [(8, 1), (7, 2), (5, 4), (0, 0), (0, 3), (0, 8), (u64::MAX, 1), (1 << 16, 1)] {
-        assert_eq!(serial.port(offset, width), Err(Error::BadArgument), "{width} at {offset}");
-    }
-    let card = world.claim(HWID.into());
-    assert_eq!(device(context.domain(), card).port(0, 1), Err(Error::NotFound), "it has none");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::boot::info::{CoreEntry, Machine};
 use crate::core_local::Shared;
 use crate::hardware::{self, Layout};
-use crate::memory::{PhysAddr, PhysRange, set_test_ram};
+use crate::memory::{PhysAddr, PhysRange, phys_to_virt, set_test_ram};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Statics of a core that lie no further than this from the one named.
@@ -25,6 +25,13 @@ impl Played {
     /// A machine that is as `fill` says, without other cores.
     pub(crate) fn new(fill: impl FnOnce(&mut Machine)) -> Played {
         Played::with_memory(Vec::new(), fill)
+    }
+
+    /// All of a core's copy of statics holds this word.
+    pub(crate) fn fill(&self, core: usize, word: u64) {
+        let to = phys_to_virt(PhysAddr(core as u64 * INSTANCE_BYTES)).cast::<u64>();
+        // SAFETY: memory of this machine, which is there as long as this.
+        unsafe { core::slice::from_raw_parts_mut(to, (INSTANCE_BYTES / 8) as usize) }.fill(word);
     }
 
     fn with_memory(memory: Vec<u128>, fill: impl FnOnce(&mut Machine)) -> Played {

@@ -5,6 +5,7 @@ mod backtrace;
 mod chains;
 mod context_calls;
 mod devices;
+mod drivers;
 mod ends;
 mod fuzz;
 mod gang;

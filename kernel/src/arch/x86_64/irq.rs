@@ -110,12 +110,105 @@ pub fn send_wake(core: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::acpi::{Ecam, IoApic};
+    use crate::boot::info::CoreEntry;
+    use crate::devices::Msix;
+    use crate::hardware;
+    use crate::memory::PhysAddr;
+    use crate::tests::machine::{self, Played};
+
+    const TABLE: u64 = 0xfeb0_2000;
 
     #[test]
     fn vectors_run_out_and_come_back() {
+        let _alone = Played::new(|_| ());
         let taken: Vec<u8> = core::iter::from_fn(allocate_vector).collect();
         assert_eq!(taken, (FIRST_VECTOR..=LAST_VECTOR).collect::<Vec<u8>>());
         free_vector(0x42);
         assert_eq!((allocate_vector(), allocate_vector()), (Some(0x42), None));
+        taken.into_iter().for_each(free_vector);
+    }
+
+    fn with_cores(apic_ids: &[u32]) -> Played {
+        hardware::remove_registers();
+        Played::new(|machine| {
+            machine.core_count = apic_ids.len();
+            let cores = apic_ids.iter().map(|apic_id| CoreEntry { apic_id: *apic_id, node: 0 });
+            machine.cores.iter_mut().zip(cores).for_each(|(core, entry)| *core = entry);
+            machine.facts.ioapics.push(IoApic { base: 0xfec0_0000, first_line: 0 });
+            machine.facts.ioapics.push(IoApic { base: 0xfec1_0000, first_line: 24 });
+            machine.facts.ecam = Ecam { base: 0xb000_0000, first_bus: 0, last_bus: 0 };
+        })
+    }
+
+    /// Messages have 8 bits for it, of which all ones are everybody.
+    #[test]
+    fn a_core_whose_number_no_message_has_gets_none() {
+        let _machine = with_cores(&[255, 254, 256]);
+        assert_eq!([0, 1, 2, 3].map(destination), [None, Some(254), None, None]);
+        let msix = Some(Msix { capability: 0x40, entries: 1, table: PhysAddr(TABLE) });
+        let card = DeviceInfo { msix, ..DeviceInfo::NONE };
+        assert_eq!(program_msix(&card, 0, 0x50), None);
+        assert_eq!(route_ioapic(3, 0x50, 0), None);
+        assert_eq!(hardware::take_register_writes(), []);
+    }
+
+    #[test]
+    fn a_line_is_routed_by_the_chip_that_has_it() {
+        let _machine = with_cores(&[9, 7]);
+        for base in [0xfec0_0000, 0xfec1_0000] {
+            hardware::set_register(base + 0x10, 0x17_0020, 0);
+        }
+        assert_eq!(route_ioapic(25, 0x50, 1), Some(()));
+        let writes = hardware::take_register_writes();
+        let chip = 0xfec1_0000;
+        let wrote = |register: u32, value: u32| [(chip, register), (chip + 0x10, value)];
+        let all = [wrote(0x12, 1 << 16), wrote(0x13, 7 << 24), wrote(0x12, 0x50)].concat();
+        assert_eq!(writes[writes.len() - 6..], all);
+        assert_eq!((route_ioapic(48, 0x50, 1), route_ioapic(25, 0x50, 2)), (None, None));
+        hardware::take_register_writes();
+    }
+
+    #[test]
+    fn only_entries_that_there_are_are_written() {
+        let _machine = with_cores(&[3]);
+        let control = 0xb000_0000 + (8 << 12) + 0x40;
+        hardware::set_register(control, 0x4001_0011, u32::MAX);
+        let msix = Some(Msix { capability: 0x40, entries: 2, table: PhysAddr(TABLE) });
+        let card = DeviceInfo { hwid: 8, msix, ..DeviceInfo::NONE };
+        assert_eq!(program_msix(&card, 2, 0x50), None);
+        mask_msix(&card, 2, true);
+        assert_eq!((program_msix(&DeviceInfo::NONE, 0, 0x50), hardware::take_register_writes()), (None, vec![]));
+        assert_eq!(program_msix(&card, 1, 0x50), Some(()));
+        // Masked first, open last; then the function's own mask goes and its messages are on.
+        let at = TABLE + 16;
+        let entry = [(at + 12, 1), (at, 0xfee0_3000), (at + 4, 0), (at + 8, 0x50), (at + 12, 0)];
+        assert_eq!(hardware::take_register_writes(), [&entry[..], &[(control, 0x8001_0011)]].concat());
+        mask_msix(&card, 0, true);
+        mask_msix(&card, 1, false);
+        assert_eq!(hardware::take_register_writes(), [(TABLE + 12, 1), (at + 12, 0)]);
+    }
+
+    /// Their interrupts would look like exceptions: they are moved behind those, and masked.
+    #[test]
+    fn the_old_controllers_are_silent() {
+        hardware::take_port_writes();
+        mask_legacy();
+        let writes = hardware::take_port_writes();
+        for (command, data, first_vector) in [(0x20, 0x21, 0x20), (0xa0, 0xa1, 0x28)] {
+            let of: Vec<_> = writes.iter().filter(|(port, _)| [command, data].contains(port)).collect();
+            assert_eq!((of[0], of[1]), (&(command, 0x11), &(data, first_vector)));
+            assert_eq!(of.last(), Some(&&(data, 0xff)));
+        }
+    }
+
+    #[test]
+    fn a_wake_up_goes_to_the_core_named_and_to_none_that_is_not_there() {
+        static LOCAL: u64 = 0;
+        let _machine = Played::of_cores(2, &raw const LOCAL);
+        send_wake(2);
+        assert_eq!(machine::take_interrupts(), []);
+        send_wake(1);
+        assert_eq!(machine::take_interrupts(), [(1, 1 << 14 | u32::from(WAKE_VECTOR))]);
     }
 }
