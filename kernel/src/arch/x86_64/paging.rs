@@ -228,7 +228,7 @@ pub fn walk_to(
     if !top.reaches(address) {
         return None;
     }
-    descend(top, address, level, TABLE_FLAGS, &mut |_| allocate())
+    descend(top, address, level, TABLE_FLAGS, allocate)
 }
 
 /// The entry that maps `part` under a table above it; `flags` bound what can be done through it.
@@ -347,21 +347,20 @@ fn publish() {
     unsafe { core::arch::asm!("", options(nostack, preserves_flags)) }
 }
 
-/// Goes down to the entry of `leaf_level`; `make` supplies missing tables, told the level of the
-/// table wanted.
+/// Goes down to the entry of `leaf_level`; `make` supplies missing tables.
 #[inline]
 fn descend(
     top: Table,
     address: u64,
     leaf_level: u32,
     table_flags: Flags,
-    make: &mut dyn FnMut(u32) -> Option<PhysAddr>,
+    make: &mut dyn FnMut() -> Option<PhysAddr>,
 ) -> Option<&'static mut Pte> {
     let mut frame = top.frame;
     for level in (leaf_level + 1..=top.level).rev() {
         let entry = &mut table(frame)[index(address, level)];
         if !entry.is_present() {
-            let new = make(level - 1)?;
+            let new = make()?;
             table(new).fill(Pte::EMPTY);
             publish();
             *entry = Pte::new(new, table_flags);
@@ -395,7 +394,7 @@ pub fn map_kernel(
             (here | frame.0).is_multiple_of(size) && bytes - done >= size
         };
         let level = (0..=level_max).rev().find(fits)?;
-        let entry = descend(top, here, level, Flags::PRESENT | Flags::WRITE, &mut |_| allocate())?;
+        let entry = descend(top, here, level, Flags::PRESENT | Flags::WRITE, allocate)?;
         let large = if level > 0 { Flags::LARGE } else { Flags::NONE };
         *entry = Pte::new(frame, flags | large | Flags::PRESENT);
         done += 1 << (12 + 9 * level);
@@ -412,7 +411,7 @@ pub fn share_top_entry(from: Root, to: Root, address: u64) {
 /// The entry of a kernel root for the directory of the GiB around `address`. `None`: there is no
 /// table for it.
 pub fn directory(root: Root, address: u64) -> Option<&'static mut Pte> {
-    descend(root.top(), address, 2, Flags::NONE, &mut |_| None)
+    descend(root.top(), address, 2, Flags::NONE, &mut || None)
 }
 
 /// Makes `frame` an empty root.
@@ -500,5 +499,24 @@ mod tests {
         assert!(view(roots[1], at[1] + 0x20_1000).unwrap().flags().contains(Flags::NO_EXECUTE));
         assert!(!view(roots[0], at[0] + 0x20_1000).unwrap().flags().contains(Flags::NO_EXECUTE));
         assert!(walk(part, Table::bytes(1), &mut allocate).is_none(), "past what it covers");
+    }
+
+    #[test]
+    fn a_large_page_is_used_only_where_both_sides_are_aligned() {
+        let (_ram, mut allocate) = ram();
+        let root = empty_root(PhysAddr(0));
+        let (large, flags) = (0x20_0000, Flags::WRITE);
+        for (at, frame, is_large) in
+            [(0x4000_0000u64, large, true), (0x8000_0000, 0x1000, false), (0xc000_1000, 0x1000, false)]
+        {
+            map_kernel(root.top(), at, PhysAddr(frame), large, flags, 2, &mut allocate).unwrap();
+            let found = match leaves(root.top(), at, 1) {
+                Leaves::Large(entry) => (true, *entry),
+                Leaves::Small(entries) => (false, entries[0]),
+                Leaves::Nothing => panic!("nothing is there"),
+            };
+            let leaf = if is_large { Flags::LARGE } else { Flags::NONE };
+            assert_eq!(found, (is_large, Pte::new(PhysAddr(frame), flags | leaf | Flags::PRESENT)), "{at:#x}");
+        }
     }
 }
