@@ -225,6 +225,7 @@ pub fn start(core: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::machine::{Played, take_interrupts};
 
     #[test]
     fn time_is_counted_while_programs_run() {
@@ -278,5 +279,58 @@ mod tests {
             assert_eq!(State::decode(garbage), State::Never);
         }
         assert_eq!(State::Halted(u32::MAX >> 1).next_run(), 0);
+    }
+
+    /// What core 1 has in its copy of a word.
+    fn theirs(word: &'static AtomicU64) -> &'static AtomicU64 {
+        // SAFETY: memory that the test's machine plays, which only atomics touch.
+        unsafe { &*instance::remote(1, word).unwrap() }
+    }
+
+    #[test]
+    fn a_state_is_what_its_core_said_last() {
+        let _machine = Played::of_cores(2, &raw const STATE);
+        let running = State::Running(3);
+        assert_eq!([0, 1, 2].map(state), [State::Never; 3]);
+        theirs(&USED).store(Used::NONE.begin(100).0, Ordering::Relaxed);
+        assert_eq!((used_ns(1, 500), used_ns(2, 500)), (0, 0), "what was there before it ran is nothing");
+        theirs(&STATE.0).store(running.encode(), Ordering::Relaxed);
+        assert_eq!([0, 1].map(state), [State::Never, running]);
+        assert_eq!((used_ns(1, 500), used_ns(0, 500)), (400, 0));
+        set_state(State::Running(1));
+        set_used(|used| used.begin(200));
+        assert_eq!(([0, 1].map(state), used_ns(0, 500)), ([State::Running(1), running], 300));
+        set_used(|used| used.end(600));
+        set_state(State::Halted(1));
+        assert_eq!((state(0), used_ns(0, 900), used_ns(1, 900)), (State::Halted(1), 400, 800));
+        STATE.0.store(0, Ordering::Relaxed);
+        USED.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_command_stays_until_the_next() {
+        let _machine = Played::of_cores(2, &raw const STATE);
+        assert_eq!([1, 2, CORES_MAX].map(command), [CoreCommand::Halt(0); 3]);
+        send(1, CoreCommand::Run(1, PhysAddr(0x5000)));
+        send(2, CoreCommand::Run(7, PhysAddr(0x6000)));
+        assert_eq!([1, 2].map(command), [CoreCommand::Run(1, PhysAddr(0x5000)), CoreCommand::Run(7, PhysAddr(0x6000))]);
+        send(1, CoreCommand::Halt(1));
+        assert_eq!([1, 2].map(command), [CoreCommand::Halt(1), CoreCommand::Run(7, PhysAddr(0x6000))]);
+        send(CORES_MAX, CoreCommand::Halt(1));
+        COMMANDS.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_core_is_told_to_start_once_more_if_it_was_before() {
+        let _machine = Played::of_cores(3, &raw const STATE);
+        let startup = 6 << 8 | 1 << 14;
+        let kinds =
+            |sent: Vec<(u32, u32)>| sent.iter().map(|(core, command)| (*core, command & !0xff)).collect::<Vec<_>>();
+        start(1);
+        assert_eq!(kinds(take_interrupts()).last(), Some(&(1, startup)));
+        start(1);
+        assert_eq!(kinds(take_interrupts()), [(1, 5 << 8 | 1 << 14), (1, startup)]);
+        [0, 3].into_iter().for_each(start);
+        assert_eq!(take_interrupts(), [], "this core, and one that is not there");
     }
 }

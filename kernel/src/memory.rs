@@ -158,4 +158,20 @@ mod tests {
         assert!(PhysRange::new(0x1001, 0x100).whole_pages().is_empty());
         assert!(PhysRange::new(u64::MAX - 10, 10).whole_pages().is_empty());
     }
+
+    #[test]
+    fn what_is_not_in_the_direct_map_has_no_physical_address() {
+        let start = phys_to_virt(PhysAddr(0));
+        assert_eq!(virt_to_phys(start.wrapping_add(0x1234)), Some(PhysAddr(0x1234)));
+        assert_eq!(
+            virt_to_phys(start.wrapping_add(DIRECT_MAP_BYTES as usize - 1)),
+            Some(PhysAddr(DIRECT_MAP_BYTES - 1))
+        );
+        assert_eq!(virt_to_phys(start.wrapping_add(DIRECT_MAP_BYTES as usize)), None);
+        let mut ram = [0u64; 2];
+        set_test_ram(ram.as_mut_ptr().cast());
+        assert_eq!(virt_to_phys((&raw const ram[1]).cast()), Some(PhysAddr(8)));
+        assert_eq!(virt_to_phys((&raw const ram[0]).cast::<u8>().wrapping_sub(1)), None);
+        set_test_ram(core::ptr::null_mut());
+    }
 }

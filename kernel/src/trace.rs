@@ -108,3 +108,68 @@ impl Trace {
         self.read += self.lost() + 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::set_test_ram;
+
+    fn with_ring() -> (Trace, Vec<u128>) {
+        let mut memory = vec![0u128; PAGES as usize * PAGE_BYTES / 16];
+        set_test_ram(memory.as_mut_ptr().cast());
+        let mut trace = Trace::new();
+        trace.set_ring(PhysAddr(0));
+        set_test_ram(core::ptr::null_mut());
+        (trace, memory)
+    }
+
+    /// The records that are there, by their time; each is read once.
+    fn read(trace: &mut Trace) -> Vec<u64> {
+        let record = |bytes: [u8; RECORD_BYTES]| -> [u64; 5] {
+            core::array::from_fn(|at| u64::from_ne_bytes(bytes[8 * at..][..8].try_into().unwrap()))
+        };
+        let mut times = Vec::new();
+        while let Some(bytes) = trace.peek() {
+            assert_eq!(trace.peek(), Some(bytes), "it is not read yet");
+            trace.advance();
+            let [time_ns, event, context, first, second] = record(bytes);
+            assert_eq!([event, context, first, second], [Event::Wake as u64, time_ns + 1, time_ns + 2, 7]);
+            times.push(time_ns);
+        }
+        times
+    }
+
+    fn add(trace: &mut Trace, times: core::ops::Range<u64>) {
+        times.for_each(|time| trace.add(time, Event::Wake, time + 1, [time + 2, 7]));
+    }
+
+    #[test]
+    fn records_are_read_once_in_order() {
+        let (mut trace, _memory) = with_ring();
+        assert_eq!((trace.peek(), trace.lost()), (None, 0));
+        for times in [0..3, 3..4, 4..4, 4..RECORDS + 4, RECORDS + 4..2 * RECORDS + 4] {
+            add(&mut trace, times.clone());
+            assert_eq!((trace.lost(), read(&mut trace)), (0, times.collect()));
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_lost_and_counted() {
+        let (mut trace, _memory) = with_ring();
+        add(&mut trace, 0..2);
+        assert_eq!(read(&mut trace), [0, 1]);
+        add(&mut trace, 2..3 * RECORDS + 5);
+        assert_eq!(trace.lost(), 2 * RECORDS + 3);
+        assert_eq!(read(&mut trace), (2 * RECORDS + 5..3 * RECORDS + 5).collect::<Vec<_>>());
+        assert_eq!((trace.lost(), trace.peek()), (0, None));
+        add(&mut trace, 0..RECORDS + 1);
+        assert_eq!((trace.lost(), read(&mut trace).len() as u64), (1, RECORDS));
+    }
+
+    #[test]
+    fn without_memory_nothing_is_recorded() {
+        let mut trace = Trace::new();
+        add(&mut trace, 0..3);
+        assert_eq!((trace.peek(), trace.lost()), (None, 0));
+    }
+}

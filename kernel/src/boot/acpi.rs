@@ -399,4 +399,140 @@ mod tests {
             }
         }
     }
+
+    fn madt(entries: &[&[u8]]) -> Vec<u8> {
+        let mut body = 0xfee0_0000u32.to_le_bytes().to_vec();
+        body.extend([1, 0, 0, 0]);
+        entries.iter().for_each(|entry| body.extend(*entry));
+        table(b"APIC", &body)
+    }
+
+    fn decode_tables(tables: &[Vec<u8>]) -> Facts {
+        decode(&memory_with(tables))
+    }
+
+    /// A core of number and flags, as an x2APIC.
+    fn x2apic(apic_id: u32, flags: u32) -> Vec<u8> {
+        [&[9, 16, 0, 0][..], &apic_id.to_le_bytes(), &flags.to_le_bytes(), &[0; 4]].concat()
+    }
+
+    fn core(apic_id: u32, node: u32) -> CoreEntry {
+        CoreEntry { apic_id, node }
+    }
+
+    #[test]
+    fn cores_of_both_kinds_are_listed_once_and_only_if_enabled() {
+        let own: &[u8] = &[0, 8, 0, 3, 1, 0, 0, 0];
+        let online_capable: &[u8] = &[0, 8, 0, 5, 2, 0, 0, 0];
+        let facts = decode_tables(&[madt(&[own, online_capable, &x2apic(3, 1), &x2apic(0x1_0000, 3), &x2apic(9, 2)])]);
+        assert_eq!(facts.cores.all(), [core(3, 0), core(0x1_0000, 0)]);
+        assert_eq!(facts.local_apic, 0xfee0_0000);
+        let elsewhere: &[u8] = &[5, 12, 0, 0, 0, 0, 0, 0xfd, 1, 0, 0, 0];
+        assert_eq!(decode_tables(&[madt(&[own, elsewhere])]).local_apic, 0x1_fd00_0000);
+        let cut: &[u8] = &[5, 8, 0, 0, 0, 0, 0, 0xfd];
+        assert_eq!(decode_tables(&[madt(&[cut])]).local_apic, 0xfee0_0000);
+    }
+
+    /// What has no sensible length ends the list; what it has of others is believed.
+    #[test]
+    fn entries_that_lie_about_their_length_end_the_list() {
+        let good: &[u8] = &[0, 8, 0, 3, 1, 0, 0, 0];
+        for bad in [&[1, 0][..], &[0, 1, 0, 7, 1, 0, 0, 0], &[0, 200, 0, 7, 1, 0, 0, 0]] {
+            let facts = decode_tables(&[madt(&[good, bad, good])]);
+            assert_eq!(facts.cores.all(), [core(3, 0)], "{bad:?}");
+        }
+        // The shortest that there can be says nothing, and ends nothing.
+        let facts = decode_tables(&[madt(&[&[99, 2], good])]);
+        assert_eq!(facts.cores.all(), [core(3, 0)]);
+    }
+
+    #[test]
+    fn nodes_are_told_by_enabled_entries_only() {
+        // Processor 4 is of node 0x01020304, 6 says so but is not enabled; x2APIC 8 and 10 likewise.
+        let local = |apic_id: u8, flags: u8| [0, 16, 4, apic_id, flags, 0, 0, 0, 0, 3, 2, 1, 0, 0, 0, 0];
+        let x2 = |apic_id: u8, flags: u8| {
+            [&[2, 24, 0, 0, 7, 0, 0, 0, apic_id, 0, 0, 0, flags, 0, 0, 0][..], &[0; 8]].concat()
+        };
+        let memory = |base: u8, flags: u8| {
+            let head: &[u8] = &[1, 40, 9, 0, 0, 0, 0, 0];
+            [head, &[0, 0, 0, base, 0, 0, 0, 0], &[0, 0, 0, 0x10, 0, 0, 0, 0], &[0; 4], &[flags, 0, 0, 0], &[0; 8]]
+                .concat()
+        };
+        let mut srat = vec![0; 12];
+        // One that is too short to have a node.
+        for entry in [&local(4, 1)[..], &local(6, 2), &[0, 8, 7, 6, 1, 0, 0, 0], &x2(8, 1), &x2(10, 2)] {
+            srat.extend(entry);
+        }
+        srat.extend(memory(0x40, 1));
+        srat.extend(memory(0x60, 2));
+        let cores: Vec<Vec<u8>> = [4, 6, 8, 10].map(|apic_id| x2apic(apic_id, 1)).to_vec();
+        let cores: Vec<&[u8]> = cores.iter().map(Vec::as_slice).collect();
+        let facts = decode_tables(&[madt(&cores), table(b"SRAT", &srat)]);
+        assert_eq!(facts.cores.all(), [core(4, 0x0102_0304), core(6, 0), core(8, 7), core(10, 0)]);
+        let range = PhysRange::new(0x4000_0000, 0x1000_0000);
+        assert_eq!(facts.affinities.all(), [Affinity { range, node: 9 }]);
+    }
+
+    #[test]
+    fn legacy_hardware_is_promised_unless_a_bit_says_otherwise() {
+        let fadt = |flags: u32| {
+            let mut body = vec![0xff; 76];
+            body.extend(flags.to_le_bytes());
+            decode_tables(&[table(b"FACP", &body)]).hardware_reduced
+        };
+        assert_eq!([0, 1 << 20, !(1 << 20), !0].map(fadt), [false, true, false, true]);
+        assert!(!decode_tables(&[table(b"FACP", &[0xff; 40])]).hardware_reduced, "it has no flags");
+        assert!(!decode_tables(&[]).has_madt && decode_tables(&[madt(&[])]).has_madt);
+    }
+
+    /// A window of another segment, of no address, askew, or of no bus is none.
+    #[test]
+    fn a_configuration_window_that_lies_is_none() {
+        let window = |base: u64, segment: u8, first_bus: u8, last_bus: u8| {
+            let entry = [&base.to_le_bytes()[..], &[segment, 0, first_bus, last_bus, 0, 0, 0, 0]].concat();
+            decode_tables(&[table(b"MCFG", &[&[0; 8][..], &entry].concat())]).ecam
+        };
+        let good = Ecam { base: 0xb000_0000, first_bus: 3, last_bus: 3 };
+        assert_eq!(window(0xb000_0000, 0, 3, 3), good);
+        let lies = [(0xb000_0000, 1, 0, 3), (0, 0, 0, 3), (0xb008_0000, 0, 0, 3), (0xb000_0000, 0, 4, 3)];
+        assert_eq!(lies.map(|(base, segment, first, last)| window(base, segment, first, last)), [Ecam::default(); 4]);
+    }
+
+    #[test]
+    fn distances_of_no_node_are_none_and_the_rest_is_near_and_far() {
+        let slit = |nodes: u64| decode_tables(&[table(b"SLIT", &[&nodes.to_le_bytes()[..], &[50; 9]].concat())]);
+        let between = |facts: Facts| [(0, 0), (0, 1), (2, 2)].map(|(from, to)| facts.distances.between(from, to));
+        assert_eq!(between(slit(0)), [10, 20, 10]);
+        assert_eq!(between(slit(3)), [50, 50, 50]);
+        assert_eq!(between(slit(u64::MAX)), [10, 20, 10]);
+    }
+
+    #[test]
+    fn what_does_not_fit_a_list_is_counted() {
+        let mut list = Bounded::<u8, 2>::default();
+        [5, 6, 7, 8].into_iter().for_each(|entry| list.push(entry));
+        assert_eq!((list.all(), list.lost), (&[5, 6][..], 2));
+        list.all_mut()[1] = 9;
+        assert_eq!(list.all(), [5, 9]);
+    }
+
+    /// Neither a name nor a checksum alone is enough.
+    #[test]
+    fn a_root_pointer_that_lies_leads_nowhere() {
+        let good = sample();
+        for at in [0, 9] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(decode(&bad).cores.all(), [], "{at}");
+        }
+        // With another name, but a good sum.
+        let mut bad = good.clone();
+        (bad[0], bad[9]) = (bad[0] + 1, bad[9].wrapping_sub(1));
+        assert_eq!(decode(&bad).cores.all(), []);
+        // Revision 1 has no XSDT, whatever stands there.
+        let mut old = good.clone();
+        (old[15], old[9]) = (1, old[9].wrapping_sub(1));
+        old[24] = 1;
+        assert_eq!(decode(&old).cores.all().len(), 2);
+    }
 }

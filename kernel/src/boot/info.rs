@@ -165,3 +165,56 @@ impl CoreInfo {
         self.cores[self.core].node
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware;
+    use crate::tests::machine::Played;
+
+    fn played(fill: impl FnOnce(&mut Machine)) -> (Played, &'static Machine) {
+        let played = Played::new(fill);
+        (played, hardware::machine())
+    }
+
+    #[test]
+    fn a_command_line_is_kept_up_to_what_is_no_text() {
+        for (text, kept) in
+            [(&b"one two"[..], "one two"), (b"one\ntwo", "one"), (b"a~\x7f", "a~"), (b"\xff", ""), (b"", "")]
+        {
+            let (_played, machine) = played(|machine| {
+                machine.set_command_line(b"what was there before");
+                machine.set_command_line(text);
+            });
+            assert_eq!(machine.command_line(), kept);
+        }
+        let (_played, machine) = played(|machine| machine.set_command_line(&[b'x'; COMMAND_LINE_BYTES + 1]));
+        assert_eq!(machine.command_line().len(), COMMAND_LINE_BYTES);
+    }
+
+    #[test]
+    fn a_core_is_told_what_is_its_own() {
+        let range = |number: u64| PhysRange::new(number << 20, 1 << 20);
+        let (played, machine) = played(|machine| {
+            machine.core_count = 2;
+            machine.cores[..3].copy_from_slice(&[4, 6, 8].map(|apic_id| CoreEntry { apic_id, node: apic_id + 1 }));
+            machine.shares[0].ram = [range(1), range(2), PhysRange::default(), PhysRange::default()];
+            machine.shares[1].ram = [range(3), range(4), range(5), range(6)];
+            machine.shares[1].instance = range(7);
+            machine.shares[2].instance = range(8);
+            machine.archive = range(9);
+            machine.tsc_hz = 5;
+            machine.set_command_line(b"quiet");
+        });
+        let [first, second] = [0, 1].map(|core| machine.core_info(core));
+        assert_eq!((first.core, first.ram, first.node()), (0, &[range(1), range(2)][..], 5));
+        assert_eq!((second.core, second.ram.len(), second.node()), (1, CORE_RANGES_MAX, 7));
+        assert_eq!((first.archive, first.command_line, first.tsc_hz), (Some(range(9)), "quiet", 5));
+        assert_eq!(first.cores.iter().map(|core| core.apic_id).collect::<Vec<_>>(), [4, 6]);
+        let bases = [0, 1, 2, CORES_MAX].map(|core| machine.instance_base(core));
+        assert_eq!(bases, [Some(PhysAddr(0)), Some(range(7).base), None, None]);
+        drop(played);
+        let (_played, machine) = self::played(|machine| machine.core_count = 1);
+        assert_eq!(machine.core_info(0).archive, None);
+    }
+}

@@ -111,4 +111,32 @@ mod tests {
         let pages: Vec<u64> = free.ranges().iter().flat_map(|r| r.base.0 / 4096..r.end().0 / 4096).collect();
         assert!(pages.iter().eq(model.iter()));
     }
+
+    #[test]
+    fn what_fits_is_kept_and_what_does_not_is_dropped() {
+        let mut free = FreeRam::default();
+        let at = |number: u64| PhysRange::new((number + 1) << 20, 0x2000);
+        (0..RANGES_MAX as u64 + 2).for_each(|number| free.add(at(number)));
+        let all: Vec<_> = (0..RANGES_MAX as u64).map(at).collect();
+        assert_eq!(free.ranges(), all);
+        // A cut makes two of one: there is no room for the second.
+        free.add(PhysRange::new(at(3).base.0, 0x2000));
+        assert_eq!(free.ranges(), all);
+        free.reserve(PhysRange::new(at(0).base.0 + 0x800, 1));
+        assert_eq!(free.ranges()[0], PhysRange::new(at(0).base.0 + 0x1000, 0x1000));
+        // None of what is not a whole page.
+        let mut free = FreeRam::default();
+        free.add(PhysRange::new(0x20_0800, 0x1000));
+        assert_eq!(free.ranges(), []);
+    }
+
+    #[test]
+    fn a_full_list_loses_the_upper_part_of_a_cut() {
+        let mut free = FreeRam::default();
+        (0..RANGES_MAX as u64).for_each(|number| free.add(PhysRange::new((number + 1) << 20, 0x3000)));
+        free.reserve(PhysRange::new((3 << 20) + 0x1000, 0x1000));
+        assert_eq!(free.ranges().len(), RANGES_MAX);
+        let last = free.ranges().last().unwrap().base.0;
+        assert_eq!(last, (RANGES_MAX as u64 - 1) << 20);
+    }
 }

@@ -267,4 +267,113 @@ mod tests {
     fn too_little() {
         assert!(run(&[(0x100000, 8 << 20)], &[0; 8], &[]).is_none());
     }
+
+    const MIB: u64 = 1 << 20;
+
+    /// Bytes of each core, its instance included.
+    fn bytes_of(shares: &[CoreShare]) -> Vec<u64> {
+        let all = |share: &CoreShare| share.instance.bytes + share.ram.iter().map(|range| range.bytes).sum::<u64>();
+        shares.iter().map(all).collect()
+    }
+
+    fn node(number: u32, start: u64, bytes: u64) -> Affinity {
+        Affinity { range: PhysRange::new(start, bytes), node: number }
+    }
+
+    /// The shares of cores of nodes that have this memory, and memory of no node; none makes a copy
+    /// of the image.
+    fn of_nodes(nodes: &[u32], memory: &[Affinity], other: &[PhysRange], told: &[(u32, u32, u8)]) -> Vec<CoreShare> {
+        let mut free = FreeRam::default();
+        memory.iter().map(|affinity| affinity.range).chain(other.iter().copied()).for_each(|range| free.add(range));
+        let mut distances = Distances::default();
+        told.iter().for_each(|(from, to, distance)| distances.set(*from, *to, *distance));
+        let mut shares = [CoreShare::default(); CORES_MAX];
+        split(free, memory, &distances, &cores(nodes), Needs { copy: 0, ..NEEDS }, &mut shares).unwrap();
+        shares[..nodes.len()].to_vec()
+    }
+
+    #[test]
+    fn core_0_gets_two_parts_and_every_other_one() {
+        let small = run(&[(MIB + 0x1000, 100 * MIB)], &[0; 3], &[]).unwrap();
+        assert_eq!(bytes_of(&small), [50 * MIB, 25 * MIB, 25 * MIB]);
+        // Of large shares the borders are at 2 MiB.
+        let large = run(&[((1 << 30) + 0x1000, 1 << 30)], &[0; 3], &[]).unwrap();
+        assert_eq!(bytes_of(&large), [512 * MIB - 0x1000, 256 * MIB, 256 * MIB]);
+        assert!(large[1..].iter().all(|share| share.instance.base.0.is_multiple_of(2 * MIB)));
+        let edge = run(&[(MIB + 0x1000, 3 * 64 * MIB)], &[0; 2], &[]).unwrap();
+        assert_eq!(bytes_of(&edge), [127 * MIB - 0x1000, 64 * MIB], "from 64 MiB on");
+        let below = run(&[(MIB + 0x1000, 3 * (64 * MIB - 0x1000))], &[0; 2], &[]).unwrap();
+        assert_eq!(bytes_of(&below), [128 * MIB - 0x2000, 64 * MIB - 0x1000]);
+        // The same in a node.
+        let memory = [node(0, MIB, 40 * MIB), node(1, 64 * MIB, 20 * MIB)];
+        let in_nodes = of_nodes(&[0, 0, 0, 1, 1], &memory, &[], &[]);
+        assert_eq!(bytes_of(&in_nodes), [20, 10, 10, 10, 10].map(|mib| mib * MIB));
+    }
+
+    #[test]
+    fn a_copy_of_the_image_is_made_where_as_much_again_is_left() {
+        let least = 2 * (SHARE_BYTES_MIN + NEEDS.copy);
+        for (bytes, has_copy) in [(least, true), (least - 0x2000, false)] {
+            let memory = [node(0, MIB, 64 * MIB), node(1, 128 * MIB, bytes)];
+            let ram = memory.map(|affinity| (affinity.range.base.0, affinity.range.bytes));
+            assert_eq!(run(&ram, &[0, 1], &memory).unwrap()[1].image != NEEDS.image, has_copy);
+        }
+    }
+
+    /// A core takes of what is no node's, or of another's, if it has less than half of an even
+    /// split.
+    #[test]
+    fn only_who_has_less_than_half_takes_of_others() {
+        let other = [PhysRange::new(256 * MIB, 30 * MIB)];
+        let shares = |first: u64, second: u64| {
+            let memory = [node(0, MIB, first), node(1, 128 * MIB, second)];
+            bytes_of(&of_nodes(&[0, 1], &memory, &other, &[]))
+        };
+        assert_eq!(shares(45 * MIB, 15 * MIB), [45 * MIB, 15 * MIB]);
+        let page = 0x1000;
+        assert_eq!(shares(45 * MIB + page, 15 * MIB - page), [45 * MIB + page, 30 * MIB]);
+        assert_eq!(shares(30 * MIB, 30 * MIB), [30 * MIB, 30 * MIB]);
+        assert_eq!(shares(30 * MIB - page, 30 * MIB + page), [60 * MIB - page, 30 * MIB + page]);
+    }
+
+    #[test]
+    fn memory_of_nodes_without_cores_goes_to_who_is_below_an_even_split() {
+        let memory = [node(0, MIB, 45 * MIB), node(1, 128 * MIB, 15 * MIB), node(2, 256 * MIB, 30 * MIB)];
+        assert_eq!(bytes_of(&of_nodes(&[0, 1], &memory, &[], &[])), [60 * MIB, 30 * MIB]);
+    }
+
+    #[test]
+    fn the_nearest_node_is_used_up_before_the_next() {
+        let (two, three) = (node(2, 256 * MIB, 30 * MIB), node(3, 384 * MIB, 30 * MIB));
+        let memory = [node(0, MIB, 100 * MIB), node(1, 128 * MIB, 20 * MIB), two, three];
+        let shares = of_nodes(&[0, 1], &memory, &[], &[(0, 2, 11), (1, 3, 15), (1, 2, 40)]);
+        assert_eq!(bytes_of(&shares), [120 * MIB, 60 * MIB]);
+        let of = |core: usize, part: Affinity| -> u64 {
+            shares[core].ram.iter().map(|range| range.overlap_bytes(&part.range)).sum()
+        };
+        assert_eq!([of(0, two), of(0, three), of(1, two), of(1, three)], [20, 0, 10, 30].map(|mib| mib * MIB));
+    }
+
+    #[test]
+    fn a_core_of_exactly_the_least_share_is_started() {
+        assert_eq!(bytes_of(&run(&[(MIB, 2 * MIB)], &[0], &[]).unwrap()), [2 * MIB]);
+        assert!(run(&[(MIB, 2 * MIB - 0x1000)], &[0], &[]).is_none());
+    }
+
+    /// An instance lies in one piece, with at least a page of memory behind it.
+    #[test]
+    fn an_instance_is_where_it_fits() {
+        for (first, at) in [(INSTANCE, 16 * MIB), (INSTANCE + 0x1000, MIB)] {
+            let shares = run(&[(MIB, first), (16 * MIB, 32 * MIB)], &[0], &[]).unwrap();
+            assert_eq!(shares[0].instance, PhysRange::new(at, INSTANCE));
+            assert!(shares[0].ram[0].bytes >= 0x1000);
+        }
+        // A border at 2 MiB would leave too little: it is where the memory ends.
+        for start in [0x1f_f000, 0x1c_0000] {
+            let memory = [node(0, 2 * MIB, 512 * MIB), node(1, 1024 * MIB + start, 2 * MIB)];
+            let shares = of_nodes(&[0, 1], &memory, &[], &[]);
+            assert_eq!(shares[1].instance, PhysRange::new(1024 * MIB + start, INSTANCE));
+            assert_eq!(bytes_of(&shares)[1], 2 * MIB);
+        }
+    }
 }

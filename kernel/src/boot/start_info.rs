@@ -143,4 +143,22 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_a_loader_leaves_out_is_not_there() {
+        let decode = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut memory = sample();
+            change(&mut memory);
+            let read = |at: u64, bytes: usize| memory.get(at as usize..(at as usize).checked_add(bytes)?);
+            StartInfo::decode(0, &read).map(|info| (info.archive, info.rsdp, info.command_line.len()))
+        };
+        let archive = PhysRange::new(0x20_0000, 0x1234);
+        assert_eq!(decode(&|_| ()), Ok((archive, 0x300, 7)));
+        assert_eq!(decode(&|memory| memory[4] = 2), Ok((archive, 0x300, 7)), "a newer version");
+        assert_eq!(decode(&|memory| memory[12] = 0), Ok((PhysRange::default(), 0x300, 7)), "no module");
+        assert_eq!(decode(&|memory| memory[36] = 1), Ok((archive, 0x1_0000_0300, 7)));
+        assert_eq!(decode(&|memory| memory[4] = 0), Err(Defect::NoMemoryMap));
+        assert_eq!(decode(&|memory| memory[48] = 0), Err(Defect::NoMemoryMap));
+        assert_eq!(decode(&|memory| memory[24..28].fill(0)), Ok((archive, 0x300, 0)), "no command line");
+    }
 }

@@ -175,3 +175,42 @@ impl DeviceTable {
 }
 
 pub use pci::{config_read, config_write, set_bus_master};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_decodes_memory_if_it_has_a_size_and_is_no_port() {
+        let memory = |bytes, is_mmio| Bar { base: PhysAddr(0x1000), bytes, is_mmio }.memory();
+        assert_eq!(memory(16, true), Some(PhysRange::new(0x1000, 16)));
+        assert_eq!([memory(0, true), memory(16, false), memory(0, false)], [None; 3]);
+    }
+
+    #[test]
+    fn a_table_keeps_devices_in_order_until_it_is_full() {
+        let mut table = DeviceTable::default();
+        assert!(table.all().is_empty());
+        let fits: Vec<bool> =
+            (0..DEVICES_MAX as u32 + 2).map(|hwid| table.push(DeviceInfo { hwid, ..DeviceInfo::NONE })).collect();
+        assert!(fits.iter().enumerate().all(|(at, fits)| *fits == (at < DEVICES_MAX)));
+        assert!(table.all().iter().map(|device| device.hwid).eq(0..DEVICES_MAX as u32));
+    }
+
+    /// What people read in the machine's log, and what scripts look for.
+    #[test]
+    fn a_device_is_written_as_people_know_it() {
+        let mut card =
+            DeviceInfo { hwid: 0x12a5, vendor: 0x1af4, device: 0x1041, class: 0x02_0001, ..DeviceInfo::NONE };
+        assert_eq!(card.to_string(), "12:14.5 1af4:1041 network (class 020001)");
+        card.bars[1] = Bar { base: PhysAddr(0xfeb0_0000), bytes: 0x1000, is_mmio: true };
+        card.msix = Some(Msix { capability: 0, entries: 3, table: PhysAddr(0) });
+        assert_eq!(card.to_string(), "12:14.5 1af4:1041 network (class 020001) 0xfeb00000+0x1000 msi-x 3");
+        assert_eq!(DeviceInfo { class: 0xff_0000, ..card }.class_name(), "unknown");
+        let names = [0x1041, 0x1042, 0x1044]
+            .map(|device| DeviceInfo { hwid: virtio_mmio::FIRST_HWID, device, ..DeviceInfo::NONE }.class_name());
+        assert_eq!(names, ["network", "storage", "virtio"]);
+        let window = DeviceInfo { hwid: 0x1_0007, vendor: 0x1af4, device: 0x1042, line: Some(9), ..DeviceInfo::NONE };
+        assert_eq!(window.to_string(), "mmio:07 1af4:1042 storage 0x0+0x0 line 9");
+    }
+}

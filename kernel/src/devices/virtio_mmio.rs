@@ -102,4 +102,37 @@ mod tests {
         assert!(probe(0, window, |offset| [MAGIC, 2, 0][offset as usize / 4]).is_none());
         assert!(probe(0, window, |_| !0).is_none());
     }
+
+    #[test]
+    fn numbers_have_units_as_people_write_them() {
+        let all = ["7", "0x1f", "4k", "4K", "3m", "3M", "2g", "2G", "0x2G"].map(number);
+        let (mib, gib) = (1 << 20, 1 << 30);
+        assert_eq!(all, [7, 0x1f, 4096, 4096, 3 * mib, 3 * mib, 2 * gib, 2 * gib, 2 * gib].map(Some));
+        assert_eq!(["", "k", "0x", "7t", "0x7k1", "-1", "17179869184G"].map(number), [None; 7]);
+    }
+
+    #[test]
+    fn lines_are_below_what_any_machine_has() {
+        assert_eq!(decode("512@0xfeb00e00:1023").unwrap().line, 1023);
+        assert_eq!(decode("512@0xfeb00e00:1024"), None);
+    }
+
+    /// What is behind a window says what it is, or nothing is there.
+    #[test]
+    fn only_a_device_that_says_so_is_behind_a_window() {
+        let window = decode("512@0xfeb00e00:12").unwrap();
+        let says = |magic: u32, version: u32, id: u32| {
+            probe(2, window, |offset| [magic, version, id][offset as usize / 4])
+                .map(|found| (found.vendor, found.device))
+        };
+        assert_eq!(says(MAGIC, 1, 2), Some((0x1af4, 0x1042)));
+        assert_eq!(says(MAGIC, 2, 0xff), Some((0x1af4, 0x113f)));
+        let lies =
+            [(MAGIC + 1, 2, 2), (MAGIC, 0, 2), (MAGIC, 3, 2), (MAGIC, 2, 0), (MAGIC, 2, 0x100), (MAGIC, 2, 0x1_0001)];
+        assert_eq!(lies.map(|(magic, version, id)| says(magic, version, id)), [None; 6]);
+        let found = probe(2, window, |offset| [MAGIC, 2, 2][offset as usize / 4]).unwrap();
+        let registers = Bar { base: PhysAddr(0xfeb0_0e00), bytes: 512, is_mmio: true };
+        assert_eq!((found.hwid, found.line, found.bars[0]), (FIRST_HWID + 2, Some(12), registers));
+        assert!(!found.is_pci());
+    }
 }

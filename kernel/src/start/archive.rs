@@ -77,4 +77,16 @@ mod tests {
             find(&damaged, "nothing");
         }
     }
+
+    #[test]
+    fn numbers_of_a_header_are_hexadecimal_and_nothing_else() {
+        assert_eq!(
+            [&b"00000000"[..], b"0000001f", b"ABCDEF09"].map(hexadecimal),
+            [Some(0), Some(0x1f), Some(0xabcd_ef09)]
+        );
+        assert_eq!([&b"0000000g"[..], b"-0000001", b"        "].map(hexadecimal), [None; 3]);
+        let long = vec![7; 0x1234];
+        let archive = [file("long", &long), file("after", b"it")].concat();
+        assert_eq!((find(&archive, "long"), find(&archive, "after")), (Some(&long[..]), Some(&b"it"[..])));
+    }
 }

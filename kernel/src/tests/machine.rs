@@ -29,7 +29,8 @@ impl Played {
 
     /// All of a core's copy of statics holds this word.
     pub(crate) fn fill(&self, core: usize, word: u64) {
-        let to = phys_to_virt(PhysAddr(core as u64 * INSTANCE_BYTES)).cast::<u64>();
+        assert!(core > 0, "this core's statics are what they are");
+        let to = phys_to_virt(hardware::machine().shares[core].instance.base).cast::<u64>();
         // SAFETY: memory of this machine, which is there as long as this.
         unsafe { core::slice::from_raw_parts_mut(to, (INSTANCE_BYTES / 8) as usize) }.fill(word);
     }
@@ -47,15 +48,19 @@ impl Played {
     /// A machine of `cores`, each with its own copy of `local` and of statics near it. All copies
     /// but this core's begin as zeros.
     pub(crate) fn of_cores<T>(cores: usize, local: *const T) -> Played {
-        let mut memory = vec![0u128; (cores as u64 * INSTANCE_BYTES / 16) as usize];
-        set_test_ram(memory.as_mut_ptr().cast());
-        let layout = Layout { core_start: (local as u64 & !63) - REACH, ..Layout::default() };
-        hardware::set_image(Some((layout, PhysAddr(0))));
+        let memory = vec![0u128; (cores as u64 * INSTANCE_BYTES / 16) as usize];
+        // This core's statics begin at the physical address 0, and the others' memory behind them.
+        let core_start = (local as u64 & !63) - REACH;
+        let others = (memory.as_ptr() as u64).checked_sub(core_start).expect("a heap lies above statics");
+        assert!(others >= INSTANCE_BYTES);
+        set_test_ram(core::ptr::with_exposed_provenance_mut(core_start as usize));
+        hardware::set_image(Some((Layout { core_start, ..Layout::default() }, PhysAddr(0))));
         Played::with_memory(memory, |machine| {
             machine.core_count = cores;
             for core in 0..cores {
                 machine.cores[core] = CoreEntry { apic_id: core as u32, node: 0 };
-                machine.shares[core].instance = PhysRange::new(core as u64 * INSTANCE_BYTES, INSTANCE_BYTES);
+                let base = if core == 0 { 0 } else { others + core as u64 * INSTANCE_BYTES };
+                machine.shares[core].instance = PhysRange::new(base, INSTANCE_BYTES);
             }
             // Its command register is never busy.
             machine.facts.local_apic = LOCAL_APIC;

@@ -16,13 +16,13 @@ use zerocopy::IntoBytes;
 const CORE: u64 = 2;
 
 /// A world whose current context makes calls.
-struct Caller {
-    world: World,
-    context: Ptr<Context>,
+pub(super) struct Caller {
+    pub(super) world: World,
+    pub(super) context: Ptr<Context>,
 }
 
 impl Caller {
-    fn new() -> Caller {
+    pub(super) fn new() -> Caller {
         let mut world = World::new(2000);
         world.monitor();
         world.kernel.decide();
@@ -30,7 +30,7 @@ impl Caller {
         Caller { world, context }
     }
 
-    fn call(&mut self, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
+    pub(super) fn call(&mut self, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
         self.context.with_registers(|r| {
             r.rax = call.number();
             [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
@@ -47,7 +47,7 @@ impl Caller {
         self.call(Call::PcoreAlloc, words).map(|results| results[0])
     }
 
-    fn contiguous(&mut self, pages: u64) -> u64 {
+    pub(super) fn contiguous(&mut self, pages: u64) -> u64 {
         let words = [Handle::ROOT_RAM.0, pages, layout::segment::CONTIGUOUS, 0, 0, 0];
         self.call(Call::SegmentAlloc, words).unwrap()[0]
     }
@@ -356,7 +356,7 @@ fn an_idle_core_is_not_used() {
 }
 
 /// Two rings of a page, polled, and the caller of their calls.
-fn kernel_core() -> (Caller, [PhysAddr; 2]) {
+pub(super) fn kernel_core() -> (Caller, [PhysAddr; 2]) {
     let mut caller = Caller::new();
     let bases = [0, 1].map(|_| {
         let segment = caller.contiguous(1);
@@ -373,17 +373,17 @@ fn kernel_core() -> (Caller, [PhysAddr; 2]) {
     (caller, bases)
 }
 
-fn ring(base: PhysAddr) -> &'static Ring {
+pub(super) fn ring(base: PhysAddr) -> &'static Ring {
     // SAFETY: a page of the test's memory, which lives as long as its world.
     unsafe { &*phys_to_virt(base).cast::<Ring>() }
 }
 
-fn slot(base: PhysAddr, number: u64) -> &'static RingSlot {
+pub(super) fn slot(base: PhysAddr, number: u64) -> &'static RingSlot {
     // SAFETY: as for `ring`.
     unsafe { &*phys_to_virt(base).cast::<RingSlot>().add(1 + (number % ring_slots(1)) as usize) }
 }
 
-fn ask(base: PhysAddr, number: u64, call: u64, first: u64) {
+pub(super) fn ask(base: PhysAddr, number: u64, call: u64, first: u64) {
     slot(base, number).number.store(call, Ordering::Relaxed);
     slot(base, number).arguments[0].store(first, Ordering::Relaxed);
     ring(base).submitted.store(number + 1, Ordering::Release);

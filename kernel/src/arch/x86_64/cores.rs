@@ -1,8 +1,9 @@
 //! The cores of the machine: which one this is, waking another, starting another.
 
 use super::{apic, image, irq, start};
-use crate::boot::info::{CORES_MAX, machine};
+use crate::boot::info::CORES_MAX;
 use crate::core_local::CoreLocal;
+use crate::hardware::machine;
 
 /// INIT takes effect at once in emulators and hypervisors; hardware wants a moment before STARTUP
 /// (Intel SDM 3A, 9.4.4, asks 10 ms of old chips). At boot one INIT goes to all cores, long before

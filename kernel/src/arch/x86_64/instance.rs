@@ -13,7 +13,7 @@ use super::paging::{self, Flags, Root, Table};
 use super::{cpu, image};
 use crate::boot::split::Needs;
 use crate::core_local::CoreLocal;
-use crate::hardware::machine;
+use crate::hardware::{flush_page, machine};
 use crate::memory::{DEVICE_MAP, DIRECT_MAP, PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::ptr;
 
@@ -203,7 +203,7 @@ pub fn enter_image(core: usize) {
 }
 
 fn flush(address: u64, bytes: u64) {
-    (address..address + bytes).step_by(PAGE_BYTES).for_each(paging::flush_page);
+    (address..address + bytes).step_by(PAGE_BYTES).for_each(flush_page);
 }
 
 /// Top of the kernel stack of `core`, through the direct map: what it uses until it has its own
@@ -277,6 +277,9 @@ pub fn remember_root() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware::{self, Layout};
+    use crate::memory::set_test_ram;
+    use crate::tests::machine::Played;
 
     #[test]
     fn the_direct_map_is_cut_at_every_image() {
@@ -301,5 +304,196 @@ mod tests {
         assert!(pieces(range(42, 0), &holes.into_iter()).next().is_none());
         let whole: Vec<_> = pieces(range(1, 5), &core::iter::empty()).collect();
         assert_eq!(whole, [(range(1, 5), false)]);
+    }
+
+    const LINK: u64 = image::KERNEL_BASE;
+    const REGION: u64 = LINK + (1 << 30);
+
+    /// An image over a border of 2 MiB, and a core region of three pages more than that.
+    fn layout() -> Layout {
+        Layout {
+            image_start: LINK + 0x1f_d000,
+            text_end: LINK + 0x1f_f000,
+            rodata_end: LINK + 0x20_1000,
+            shared_end: LINK + 0x20_2000,
+            start_end: LINK + 0x20_4000,
+            core_start: REGION,
+            stack_bottom: REGION + 0x1000,
+            stack_top: REGION + 0x5000,
+            fault_stack_bottom: REGION + 0x6000,
+            fault_stack_top: REGION + 0x7000,
+            data_start: REGION + 0x8000,
+            data_end: REGION + 0x9000,
+            bss_start: REGION + 0x9000,
+            core_end: REGION + 0x20_3000,
+            data_template: PhysAddr(0),
+        }
+    }
+
+    const LOADED: u64 = 0x1f_d000;
+    /// Of core 1: its instance, and behind it a copy of the image.
+    const INSTANCE: u64 = 0x80_0000;
+    /// Root, and the tables of the loader's image.
+    const BOOT: u64 = 0x10_0000;
+
+    /// A machine with 16 MiB of memory and three cores: the first runs the loader's image, the
+    /// others a copy of it.
+    fn played() -> (Played, Vec<u128>) {
+        let played = Played::new(|machine| {
+            machine.core_count = 3;
+            for (core, base) in [0x40_0000, INSTANCE, 0xc0_0000].into_iter().enumerate() {
+                machine.shares[core].instance = PhysRange::new(base, 0x20_8000);
+                machine.shares[core].image = PhysAddr(if core == 0 { LOADED } else { INSTANCE + 0x30_0000 });
+            }
+        });
+        let mut memory = vec![0u128; (17 << 20) / 16];
+        let start = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
+        set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(start));
+        hardware::set_image(Some((layout(), PhysAddr(BOOT))));
+        let mut frames = Frames(PhysRange::new(BOOT, 16 * PAGE));
+        let boot = paging::empty_root(frames.take().unwrap());
+        map_image(boot.top(), loaded(), DATA, &mut frames).unwrap();
+        // Direct map and device map, by one page each.
+        for at in [DIRECT_MAP, DEVICE_MAP] {
+            let page = PhysAddr(0x123_4000);
+            paging::map_kernel(boot.top(), at, page, PAGE, DATA, 0, &mut || frames.take()).unwrap();
+        }
+        hardware::take_flushes();
+        (played, memory)
+    }
+
+    /// What tables from `root` on map at an address, and how.
+    fn mapped(root: Root, address: u64) -> Option<(u64, Flags)> {
+        let mut frame = root.0;
+        for level in (0..4).rev() {
+            let at = (address >> (12 + 9 * level) & 511) as usize;
+            // SAFETY: a table in memory of the test.
+            let entry = unsafe { phys_to_virt(frame).cast::<paging::Pte>().add(at).read() };
+            if !entry.is_present() {
+                return None;
+            }
+            if level == 0 || entry.is_large() {
+                let bytes = 1u64 << (12 + 9 * level);
+                return Some((entry.address().0 + address % bytes, entry.flags()));
+            }
+            frame = entry.address();
+        }
+        None
+    }
+
+    /// Memory is writable or executable or neither, never both, and kept over a change of spaces.
+    fn kind_of(flags: Flags) -> &'static str {
+        assert!(flags.contains(Flags::GLOBAL) && !flags.contains(Flags::USER) && !flags.contains(Flags::LARGE));
+        match (flags.contains(Flags::WRITE), flags.contains(Flags::NO_EXECUTE)) {
+            (true, true) => "data",
+            (false, true) => "constant",
+            (false, false) => "code",
+            (true, false) => panic!("writable and executable"),
+        }
+    }
+
+    fn kinds(root: Root, start: u64, pages: u64) -> Vec<Option<(u64, &'static str)>> {
+        let at = |page: u64| mapped(root, start + page * PAGE).map(|(frame, flags)| (frame, kind_of(flags)));
+        (0..pages).map(at).collect()
+    }
+
+    /// Three tables of a private space, and one for each 2 MiB that the region touches.
+    #[test]
+    fn what_a_core_needs_is_counted_to_the_page() {
+        let (_played, _memory) = played();
+        let Needs { instance, image, copy } = needs();
+        assert_eq!((image, copy), (PhysAddr(LOADED), 5 * PAGE + 3 * PAGE));
+        let tables = instance - 0x20_3000;
+        for missing in [0, 1] {
+            let mut frames = Frames(PhysRange::new(INSTANCE + 0x20_3000, tables - missing * PAGE));
+            assert_eq!(build_private(PhysAddr(INSTANCE), &mut frames).is_some(), missing == 0);
+            assert_eq!((frames.0.bytes, frames.take()), (0, None));
+        }
+        let mut frames = Frames(PhysRange::new(0x5000, 2 * PAGE));
+        assert_eq!([(); 3].map(|()| frames.take()), [Some(PhysAddr(0x5000)), Some(PhysAddr(0x6000)), None]);
+    }
+
+    /// Where a stack ends nothing is mapped; direct map, device map and image are those of boot.
+    #[test]
+    fn a_private_space_has_the_cores_memory_and_what_all_share() {
+        let (_played, _memory) = played();
+        let mut frames = Frames(PhysRange::new(INSTANCE + 0x20_3000, 5 * PAGE));
+        let root = build_private(PhysAddr(INSTANCE), &mut frames).unwrap();
+        let data = |page: u64| Some((INSTANCE + page * PAGE, "data"));
+        let first = kinds(root, REGION, 10);
+        assert_eq!(first, [None, data(1), data(2), data(3), data(4), None, data(6), None, data(8), data(9)]);
+        assert_eq!(kinds(root, REGION + 0x20_2000, 2), [data(0x202), None]);
+        for at in [DIRECT_MAP, DEVICE_MAP, LINK + LOADED] {
+            assert!(mapped(root, at).is_some() && mapped(root, at) == mapped(Root(PhysAddr(BOOT)), at), "{at:#x}");
+        }
+    }
+
+    #[test]
+    fn a_sealed_image_is_constant_and_so_is_its_copy() {
+        let (_played, _memory) = played();
+        let boot = Root(PhysAddr(BOOT));
+        let at = |base: u64, kinds: [&'static str; 7]| {
+            (0..).zip(kinds).map(|(page, kind)| Some((base + page * PAGE, kind))).collect::<Vec<_>>()
+        };
+        let (code, constant, data) = ("code", "constant", "data");
+        assert_eq!(kinds(boot, LINK + LOADED, 7), at(LOADED, [code, code, constant, constant, data, data, data]));
+        let copy = PhysRange::new(INSTANCE + 0x30_0000, 5 * PAGE);
+        assert_eq!(copies().collect::<Vec<_>>(), [copy]);
+        assert_eq!([0, 1, 2].map(image_of), [PhysRange::new(LOADED, copy.bytes), copy, copy]);
+        // `build_shared` maps it writable in the direct map, in small pages.
+        let mut frames = Frames(PhysRange::new(BOOT + 0x20_000, 4 * PAGE));
+        let direct = DIRECT_MAP + copy.base.0;
+        paging::map_kernel(boot.top(), direct, copy.base, copy.bytes, DATA, 0, &mut || frames.take()).unwrap();
+        // SAFETY: memory of the test.
+        unsafe { phys_to_virt(PhysAddr(LOADED + 4 * PAGE)).write(77) };
+        // SAFETY: one core, which is the test.
+        unsafe { seal_image() }.unwrap();
+        let sealed = [code, code, constant, constant, constant, constant, constant];
+        assert_eq!(kinds(boot, LINK + LOADED, 7), at(LOADED, sealed));
+        assert_eq!(kinds(boot, direct, 5), at(copy.base.0, [constant; 7])[..5]);
+        // SAFETY: memory of the test.
+        assert_eq!(unsafe { phys_to_virt(copy.base + 4 * PAGE).read() }, 77);
+        let flushed = hardware::take_flushes();
+        let pages = |start: u64, pages: u64| (0..pages).map(move |page| hardware::Flush::Page(start + page * PAGE));
+        assert_eq!(flushed, pages(LINK + LOADED, 7).chain(pages(direct, 5)).collect::<Vec<_>>());
+        // Core 1 goes on in the copy, core 0 in what it runs already. Its root is at 0.
+        let mut frames = Frames(PhysRange::new(0, 5 * PAGE));
+        let root = build_private(PhysAddr(INSTANCE), &mut frames).unwrap();
+        enter_image(0);
+        assert_eq!(
+            (kinds(root, LINK + LOADED, 5), hardware::take_flushes()),
+            (at(LOADED, sealed)[..5].to_vec(), vec![])
+        );
+        enter_image(1);
+        assert_eq!(kinds(root, LINK + LOADED, 6), [&at(copy.base.0, sealed)[..5], &[None]].concat());
+        assert_eq!(hardware::take_flushes(), pages(LINK + LOADED, 5).collect::<Vec<_>>());
+    }
+
+    /// All pages that the registers touch, as they are for devices.
+    #[test]
+    fn registers_are_mapped_uncached_in_whole_pages() {
+        let (_played, _memory) = played();
+        let boot = Root(PhysAddr(BOOT));
+        let mut frames = Frames(PhysRange::new(0, 8 * PAGE));
+        map_registers(PhysRange::new(0xfee0_0ff0, 0x20), &mut frames).unwrap();
+        let all: Vec<_> = (0..3).map(|page| mapped(boot, DEVICE_MAP + 0xfedf_f000 + page * PAGE)).collect();
+        assert_eq!(
+            all,
+            [None, Some((0xfee0_0000, REGISTERS | Flags::PRESENT)), Some((0xfee0_1000, REGISTERS | Flags::PRESENT))]
+        );
+        assert_eq!(mapped(boot, DEVICE_MAP + 0xfee0_2000), None);
+        assert!(map_registers(PhysRange::new(1 << 40, 8), &mut Frames(PhysRange::default())).is_none());
+    }
+
+    #[test]
+    fn a_cores_own_copy_is_where_its_instance_is() {
+        let (_played, _memory) = played();
+        let at = |address: u64| phys_to_virt(PhysAddr(address)) as u64;
+        assert_eq!([1, 2].map(early_stack), [at(INSTANCE + 0x5000), at(0xc0_5000)]);
+        let local = core::ptr::with_exposed_provenance::<u64>((REGION + 0x8010) as usize);
+        assert_eq!(remote(1, local).map(|there| there as u64), Some(at(INSTANCE + 0x8010)));
+        assert_eq!(remote(3, local), None);
+        assert_eq!(remote(1, core::ptr::with_exposed_provenance::<u64>(0x1000)), None, "that is no static of a core");
+        assert_eq!(place(PhysAddr(0xc0_0000), local), PhysRange::new(0xc0_8010, 8));
     }
 }
