@@ -40,7 +40,7 @@ fn stat(caller: &Caller, device: u64) -> [u64; 3] {
 }
 
 fn sleeping(base: PhysAddr) -> u64 {
-    u64::from(ring(base).sleeping.load(Ordering::Relaxed))
+    ring(base).sleeping.load(Ordering::Relaxed)
 }
 
 /// It serves until it may sleep.

@@ -121,6 +121,12 @@ const fn interrupt_gate(address: u64, interrupt_stack: u64, privilege: u64) -> [
     [low, address >> 32]
 }
 
+/// The descriptor of the task state at `base`.
+const fn task_descriptor(base: u64) -> [u64; 2] {
+    let limit = size_of::<Tss>() as u64 - 1;
+    [limit | (base & 0xff_ffff) << 16 | 0x89 << 40 | (base >> 24 & 0xff) << 56, base >> 32]
+}
+
 /// Loads the IDT.
 pub fn load_idt() {
     let pointer = Pointer { limit: (256 * 16 - 1) as u16, base: IDT.as_ptr() as u64 };
@@ -133,10 +139,8 @@ pub fn load() {
     let tss = TSS.0.get() as u64;
     // SAFETY: core-local; nothing reads it concurrently.
     unsafe { (&raw mut (*TSS.0.get()).interrupt_stacks[0]).write_unaligned(image::fault_stack_top()) };
-    let limit = size_of::<Tss>() as u64 - 1;
     let base = GDT.with(|gdt| {
-        gdt[6] = limit | (tss & 0xff_ffff) << 16 | 0x89 << 40 | (tss >> 24 & 0xff) << 56;
-        gdt[7] = tss >> 32;
+        [gdt[6], gdt[7]] = task_descriptor(tss);
         gdt.as_ptr() as u64
     });
     let pointer = Pointer { limit: 8 * 8 - 1, base };
@@ -170,5 +174,30 @@ mod tests {
         let of_users: Vec<u64> = all.into_iter().filter(|entry| entry & CODE == CODE && entry & USER == USER).collect();
         assert_eq!(of_users.len(), 1);
         assert!(of_users[0] & LONG != 0 && all[usize::from(USER_CODE >> 3)] == of_users[0]);
+    }
+
+    /// The fields as Intel SDM 3A, 8.2.3 and 6.14.1, have them.
+    #[test]
+    fn descriptors_lead_to_where_they_are_told() {
+        for address in [0xffff_ffff_8123_4567, 0x1234_5678_9abc_def0, 0] {
+            let [low, high] = task_descriptor(address);
+            let base = low >> 16 & 0xff_ffff | low >> 56 << 24 | high << 32;
+            let (limit, kind) = (low & 0xffff | low >> 48 & 0xf, low >> 40 & 0xff);
+            assert_eq!((base, limit, kind), (address, 103, 0x89), "present, available, for 64 bits");
+            let [low, high] = interrupt_gate(address, 1, 3);
+            let offset = low & 0xffff | low >> 48 << 16 | high << 32;
+            assert_eq!((offset, low >> 16 & 0xffff), (address, u64::from(KERNEL_CODE)));
+            // An interrupt gate, present, for users too, on stack 1.
+            assert_eq!((low >> 40 & 0xff, low >> 32 & 0xff), (0x8e | 3 << 5, 1));
+        }
+    }
+
+    /// RSP0 is the second word of the state, at byte 4.
+    #[test]
+    fn the_processor_enters_on_the_stack_that_was_set() {
+        set_entry_stack(0x1234_5678_9abc_def0);
+        // SAFETY: as for `set_entry_stack`; no other test uses it.
+        let stack = unsafe { TSS.0.get().cast::<u8>().add(4).cast::<u64>().read_unaligned() };
+        assert_eq!(stack, 0x1234_5678_9abc_def0);
     }
 }
