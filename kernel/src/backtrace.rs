@@ -78,6 +78,8 @@ mod tests {
         let read = |address: u64| stack.get((address.checked_sub(0x1000)? / 8) as usize).copied();
         assert_eq!(user_callers(0x1000, read).collect::<Vec<_>>(), [0xa, 0xb, 0xc]);
         assert_eq!(user_callers(0x1028, read).count(), 0, "half a frame");
+        let round = |address: u64| Some(if address == 0x1000 { 0x1000 } else { 0xd });
+        assert_eq!(user_callers(0x1000, round).collect::<Vec<_>>(), [0xd], "one that leads to itself is the last");
         for nowhere in [0, 8, u64::MAX, u64::MAX - 7, 1 << 47, 0xffff_8000_0000_0000] {
             assert_eq!(user_callers(nowhere, read).count(), 0);
         }

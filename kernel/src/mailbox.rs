@@ -20,9 +20,9 @@ mod word;
 
 pub use word::{Byte, Word};
 
-use crate::arch::paging::flush_all;
 use crate::arch::{cores, instance};
 use crate::boot::info::CORES_MAX;
+use crate::hardware::flush_all;
 use core::sync::atomic::{AtomicU64, Ordering};
 use lock::Shootdown;
 
@@ -213,8 +213,10 @@ mod tests {
         assert!(is_empty());
         assert!(MAILBOX.shootdown.ask(1));
         assert!(!is_empty());
-        assert_eq!(MAILBOX.shootdown.answer(|| ()), 1);
+        hardware::take_flushes();
+        assert_eq!((service_tlb_shootdowns(), hardware::take_flushes()), (1, vec![hardware::Flush::All]));
         assert!(is_empty());
+        assert_eq!((service_tlb_shootdowns(), hardware::take_flushes()), (0, vec![]));
         hardware::take_register_writes();
     }
 

@@ -2,7 +2,10 @@
 //! would be one outside the fake RAM.
 
 use super::World;
+use crate::arch::context::Registers;
 use crate::arch::paging;
+use crate::backtrace::print_user;
+use crate::hardware;
 use crate::memory::{DIRECT_MAP, DIRECT_MAP_BYTES, PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::mapping::PageRun;
@@ -65,6 +68,18 @@ fn only_ram_that_the_program_sees_is_read() {
     for address in nowhere {
         assert_eq!(user_memory::peek(root, address), None, "{address:#x}");
     }
+    // Two frames, in a page each.
+    for (page, words) in [(0, [ram + PAGE, 0x11]), (1, [0, 0x12])] {
+        let frame = paging::view(root, ram + page * PAGE).unwrap().address();
+        // SAFETY: as above.
+        unsafe { phys_to_virt(frame).cast::<[u64; 2]>().write(words) };
+    }
+    hardware::take_port_writes();
+    let mut registers = Registers::new();
+    (registers.rip, registers.rbp) = (0x10, ram);
+    print_user(&registers, root, "it");
+    let printed = hardware::take_port_writes().into_iter().map(|(_, byte)| byte).collect();
+    assert_eq!(String::from_utf8(printed).unwrap(), "bt: 0x10 it\nbt: 0x11 it\nbt: 0x12 it\n");
     world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
     world.kernel.release(domain);
     world.assert_empty();
