@@ -266,16 +266,15 @@ mod tests {
         assert_eq!(window.take(0x100), Some(0xc000_0000));
         assert_eq!(window.take(0x4000), Some(0xc000_4000));
         assert_eq!(window.take(0x1_0000_0000), None);
+        // Of two the larger, and of two equal ones the lower.
         let holes = |second: u64| {
-            let taken = [
-                (0, 0xc000_0000),
-                (0xc100_0000, 0xf00_0000),
-                (0xd000_0000 + second, 0x1000_0000),
-                (0xe000_0000, 0x1ec0_0000),
-            ];
-            BarWindow::below_4_gib(&taken.map(|(base, bytes)| PhysRange::new(base, bytes))).next
+            let low = [(0, 0xc010_0000), (0xc110_0000, 0xef0_0000)];
+            let high = [(0xd000_0000 + second, 0x1000_0000), (0xe000_0000, 0x1ec0_0000)];
+            let taken = [low, high].concat();
+            let taken: Vec<_> = taken.into_iter().map(|(base, bytes)| PhysRange::new(base, bytes)).collect();
+            BarWindow::below_4_gib(&taken).next
         };
-        assert_eq!([0x100_0000, 0x100_1000, 0xff_f000].map(holes), [0xc000_0000, 0xd000_0000, 0xc000_0000]);
+        assert_eq!([0x100_0000, 0x100_1000, 0xff_f000].map(holes), [0xc010_0000, 0xd000_0000, 0xc010_0000]);
         let full_of_ram = [PhysRange::new(0, 0xd000_0000)];
         assert_eq!(BarWindow::below_4_gib(&full_of_ram).take(16), Some(0xd000_0000));
         assert_eq!(BarWindow::below_4_gib(&[PhysRange::new(0, 1 << 32)]).take(16), None);
