@@ -175,6 +175,14 @@ fn what_a_function_is_and_what_it_has_are_told() {
     hardware::remove_registers();
 }
 
+#[test]
+fn a_device_without_old_interrupts_stays_so() {
+    hardware::remove_registers();
+    function(0, &[(COMMAND, NO_INTX | 7, 0xffff)]);
+    assert_eq!((scan_of(0, 0).len(), register(0, COMMAND)), (1, NO_INTX | MEMORY));
+    hardware::remove_registers();
+}
+
 /// Of a bridge nothing is changed: it keeps passing requests.
 #[test]
 fn a_bridge_is_left_as_firmware_made_it() {

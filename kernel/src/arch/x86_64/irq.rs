@@ -184,6 +184,9 @@ mod tests {
         let at = TABLE + 16;
         let entry = [(at + 12, 1), (at, 0xfee0_3000), (at + 4, 0), (at + 8, 0x50), (at + 12, 0)];
         assert_eq!(hardware::take_register_writes(), [&entry[..], &[(control, 0x8001_0011)]].concat());
+        // What was on stays on.
+        assert_eq!((program_msix(&card, 1, 0x51), config_read(&card, 0x40)), (Some(()), Some(0x8001_0011)));
+        hardware::take_register_writes();
         mask_msix(&card, 0, true);
         mask_msix(&card, 1, false);
         assert_eq!(hardware::take_register_writes(), [(TABLE + 12, 1), (at + 12, 0)]);
