@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn nodes_are_told_by_enabled_entries_only() {
-        // Processor 4 is of node 0x01020304, 6 says so but is not enabled; x2APIC 8 and 10 likewise.
+        // 4 is of node 0x01020304; 6 says so but is not enabled; x2APIC 8 and 10 likewise.
         let local = |apic_id: u8, flags: u8| [0, 16, 4, apic_id, flags, 0, 0, 0, 0, 3, 2, 1, 0, 0, 0, 0];
         let x2 = |apic_id: u8, flags: u8| {
             [&[2, 24, 0, 0, 7, 0, 0, 0, apic_id, 0, 0, 0, flags, 0, 0, 0][..], &[0; 8]].concat()

@@ -80,7 +80,8 @@ pub fn read(register: u32) -> u32 {
 /// Writes a register.
 pub fn write(register: u32, value: u32) {
     if is_x2apic() {
-        // SAFETY: APIC registers have no effect on memory; what interrupts do is decided by the IDT.
+        // SAFETY: APIC registers have no effect on memory; what interrupts do is decided by the
+        // IDT.
         unsafe { cpu::write_msr(0x800 + (register >> 4), u64::from(value)) }
     } else {
         write_register(address(register), value);
