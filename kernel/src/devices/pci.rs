@@ -39,7 +39,7 @@ struct Function {
 impl Function {
     /// The buses of `ecam` are mapped, and `hwid` lies in them.
     fn register(self, offset: u16) -> u64 {
-        self.ecam.base + (u64::from(self.hwid) << 12) + u64::from(offset & !3)
+        self.ecam.base + (u64::from(self.hwid) << 12) + u64::from(offset)
     }
 
     fn read(self, offset: u16) -> u32 {
@@ -169,9 +169,10 @@ fn read_bar(function: Function, index: u16, window: &mut BarWindow) -> (Bar, boo
     if is_wide {
         function.write(offset + 4, !0);
     }
-    let mask_low = u64::from(function.read(offset) & !flag_bits);
-    let mask_high = if is_wide { u64::from(function.read(offset + 4)) } else { 0xffff_ffff };
-    let bytes = size_of_mask(mask_high << 32 | mask_low, is_mmio);
+    let mask_low = function.read(offset) & !flag_bits;
+    // Of 32 bits the highest stands for those that are not there.
+    let mask_high = if is_wide { function.read(offset + 4) } else { (mask_low as i32 >> 31) as u32 };
+    let bytes = size_of_mask(u64::from(mask_high) << 32 | u64::from(mask_low), is_mmio);
     let mut base = u64::from(high) << 32 | u64::from(low & !flag_bits);
     if base == 0 && is_mmio && bytes > 0 {
         base = window.take(bytes).unwrap_or(0);
@@ -187,11 +188,8 @@ fn read_bar(function: Function, index: u16, window: &mut BarWindow) -> (Bar, boo
 
 /// The size a BAR's writable bits tell; 0 for an absent or nonsensical one.
 fn size_of_mask(mask: u64, is_mmio: bool) -> u64 {
-    if mask as u32 == 0 && mask >> 32 == 0xffff_ffff {
-        return 0;
-    }
     // Ports may implement 16 bits only.
-    let mask = if is_mmio { mask } else { mask | !0xffff };
+    let mask = if is_mmio || mask == 0 { mask } else { mask | !0xffff };
     let bytes = mask.wrapping_neg();
     if bytes.is_power_of_two() && bytes < 1 << 39 { bytes } else { 0 }
 }
@@ -252,10 +250,15 @@ mod tests {
     #[test]
     fn sizes() {
         assert_eq!(size_of_mask(0xffff_ffff_ffff_f000, true), 0x1000);
-        assert_eq!(size_of_mask(0xffff_ffff_0000_0000, true), 0, "32-bit register that is not there");
-        assert_eq!(size_of_mask(0xffff_ffff_0000_ffe0, false), 0x20);
+        assert_eq!(size_of_mask(0xffff_ffff_0000_0000, true), 1 << 32);
+        assert_eq!([0xffff_ffe0, 0xffe0].map(|mask| size_of_mask(mask, false)), [0x20; 2], "ports");
         assert_eq!(size_of_mask(0xffff_fff0_0000_0000, true), 1 << 36);
-        assert_eq!(size_of_mask(0, true), 0);
+        assert_eq!([true, false].map(|is_mmio| size_of_mask(0, is_mmio)), [0; 2], "it is not there");
+        // A hole in the mask, a register of 31 bits, and more than a register may ask for.
+        for mask in [0xffff_ffff_f0f0_0000, 0x7fff_f000, 0xffff_ff80_0000_0000, 1 << 63] {
+            assert_eq!(size_of_mask(mask, true), 0, "{mask:#x}");
+        }
+        assert_eq!(size_of_mask(0xffff_ffc0_0000_0000, true), 1 << 38, "the most");
     }
 
     #[test]

@@ -221,6 +221,8 @@ fn a_base_address_register_that_lies_is_none() {
     assert_eq!(bars(&[(0, 0x8000_0000)])[0], NO_BAR);
     assert_eq!(bars(&[(4, 0), (0x80, 0xffff_ff80)])[0].bytes, 0, "512 GiB");
     assert_eq!(bars(&[(4, 0), (0x40, 0xffff_ffc0)])[0], mmio(0x40_0000_0000, 1 << 38));
+    assert_eq!(bars(&[(4, 0), (1, u32::MAX)])[0], mmio(1 << 32, 1 << 32), "no bit of the lower half");
+    assert_eq!(bars(&[(0x7eb0_0000, 0x7ff0_0000)])[0].bytes, 0, "31 bits");
     // All that the last register could be is 32 bits wide, whatever it says.
     let last = bars(&[(0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0xfeb0_0004, 0xffff_0000)]);
     assert_eq!(last[5], mmio(0xfeb0_0000, 0x1_0000));
