@@ -11,7 +11,7 @@ use crate::memory::PhysAddr;
 use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 std::thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
@@ -34,7 +34,10 @@ std::thread_local! {
     static MACHINE: Cell<Option<&'static Machine>> = const { Cell::new(None) };
     static IMAGE: Cell<Option<(Layout, PhysAddr)>> = const { Cell::new(None) };
     static PORTS: RefCell<BTreeMap<u16, u8>> = const { RefCell::new(BTreeMap::new()) };
+    static SAID_FIRST: RefCell<BTreeMap<Place, VecDeque<u32>>> = const { RefCell::new(BTreeMap::new()) };
     static PORT_WRITES: RefCell<Vec<(u16, u8)>> = const { RefCell::new(Vec::new()) };
+    static MSRS: RefCell<BTreeMap<u32, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static MSR_WRITES: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
     static REGISTERS: RefCell<BTreeMap<u64, Register>> = const { RefCell::new(BTreeMap::new()) };
     static REGISTER_WRITES: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
@@ -469,6 +472,24 @@ pub fn boot_tables() -> PhysAddr {
     image().1
 }
 
+/// What is read of a device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// By its number.
+    Port(u16),
+    /// By its physical address.
+    Register(u64),
+}
+
+/// Sets what a place says first, one value at each read; then it says what it always does.
+pub fn says_first(place: Place, values: &[u32]) {
+    SAID_FIRST.with_borrow_mut(|all| all.insert(place, values.iter().copied().collect()));
+}
+
+fn said_first(place: Place) -> Option<u32> {
+    SAID_FIRST.with_borrow_mut(|all| all.get_mut(&place)?.pop_front())
+}
+
 /// Sets what a port says.
 pub fn set_port(port: u16, value: u8) {
     PORTS.with_borrow_mut(|all| all.insert(port, value));
@@ -481,12 +502,38 @@ pub fn take_port_writes() -> Vec<(u16, u8)> {
 
 /// As in `hardware.rs`: all ones where nothing is, as a bus says it.
 pub fn port_read8(port: u16) -> u8 {
+    if let Some(value) = said_first(Place::Port(port)) {
+        return value as u8;
+    }
     PORTS.with_borrow(|all| all.get(&port).copied().unwrap_or(u8::MAX))
 }
 
 /// As in `hardware.rs`: noted.
 pub fn port_write8(port: u16, value: u8) {
     PORT_WRITES.with_borrow_mut(|writes| writes.push((port, value)));
+}
+
+/// Sets what a model-specific register says.
+pub fn set_msr(register: u32, value: u64) {
+    MSRS.with_borrow_mut(|all| all.insert(register, value));
+}
+
+/// What was written to model-specific registers since the last question.
+pub fn take_msr_writes() -> Vec<(u32, u64)> {
+    MSR_WRITES.take()
+}
+
+/// As in `hardware.rs`.
+pub fn read_msr(register: u32) -> u64 {
+    MSRS.with_borrow(|all| all.get(&register).copied().unwrap_or_default())
+}
+
+/// As in `hardware.rs`: noted.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn write_msr(register: u32, value: u64) {
+    MSR_WRITES.with_borrow_mut(|writes| writes.push((register, value)));
 }
 
 /// A register of a device that tests play.
@@ -508,6 +555,9 @@ pub fn remove_registers() {
     REGISTER_WRITES.take();
     PORTS.take();
     PORT_WRITES.take();
+    SAID_FIRST.take();
+    MSRS.take();
+    MSR_WRITES.take();
 }
 
 /// What was written to registers, there or not, since the last question: address and value.
@@ -517,6 +567,9 @@ pub fn take_register_writes() -> Vec<(u64, u32)> {
 
 /// As in `hardware.rs`: all ones where no register is, as a bus says it.
 pub fn read_register(address: u64) -> u32 {
+    if let Some(value) = said_first(Place::Register(address)) {
+        return value;
+    }
     REGISTERS.with_borrow(|all| all.get(&address).map_or(u32::MAX, |register| register.value))
 }
 

@@ -98,6 +98,19 @@ fn carved_pages_leave_and_come_back() {
     assert_eq!((frames.total(), frames.free()), (total, total));
 }
 
+#[test]
+fn one_run_may_be_all_that_is_free() {
+    let _ram = block(PAGES);
+    let mut frames = Frames::new();
+    frames.add(PhysRange::new(0, PAGES * PAGE)).unwrap();
+    let free = frames.free();
+    assert!(frames.reserve_run(free + 1).is_none());
+    let base = frames.reserve_run(free).unwrap();
+    assert_eq!((frames.free(), frames.allocate()), (0, None));
+    (0..free).for_each(|page| frames.free_reserved(base + page * PAGE));
+    assert_eq!(frames.free(), free);
+}
+
 /// What is used of a region is no page of its maps and counts, whatever its size.
 #[test]
 fn maps_and_counts_lie_before_the_pages() {

@@ -182,8 +182,12 @@ pub(super) extern "C" fn entered_by_syscall() -> ! {
 
 /// From `entry.s`: exception or interrupt in user mode, or an interrupt that ended idling.
 pub(super) extern "C" fn entered_by_vector(vector: u64, error: u64) -> ! {
-    let vector = vector as u8;
-    let event = match vector {
+    crate::trap::handle(event(vector as u8, error))
+}
+
+/// What a vector means; acknowledges what wants it.
+fn event(vector: u8, error: u64) -> Event {
+    match vector {
         0..32 => {
             let address = if vector == 14 { cpu::fault_address() } else { 0 };
             Event::Exception { vector, error, address }
@@ -198,8 +202,7 @@ pub(super) extern "C" fn entered_by_vector(vector: u64, error: u64) -> ! {
                 _ => Event::Interrupt { vector },
             }
         }
-    };
-    crate::trap::handle(event)
+    }
 }
 
 /// What `entry.s` leaves on the stack for an exception that must not happen: in kernel mode, or
@@ -248,6 +251,35 @@ pub(super) extern "C" fn fatal(frame: &FaultFrame) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware;
+    use crate::tests::machine::Played;
+
+    #[test]
+    fn each_vector_is_its_event_and_only_interrupts_are_acknowledged() {
+        const ACKNOWLEDGED: (u64, u32) = (0xfee0_00b0, 0);
+        let _machine = Played::new(|machine| machine.facts.local_apic = 0xfee0_0000);
+        // A page fault's address is in a register of the processor, which the host has not.
+        for vector in [0, 3, 13, 15, 31] {
+            assert_eq!(event(vector, 7), Event::Exception { vector, error: 7, address: 0 });
+        }
+        assert_eq!(event(irq::SPURIOUS_VECTOR, 0), Event::Wake);
+        assert_eq!(hardware::take_register_writes(), []);
+        for (vector, meant) in [
+            (32, Event::Interrupt { vector: 32 }),
+            (irq::LAST_VECTOR, Event::Interrupt { vector: irq::LAST_VECTOR }),
+            (irq::TIMER_VECTOR, Event::Timer),
+            (irq::WAKE_VECTOR, Event::Wake),
+        ] {
+            assert_eq!((event(vector, 0), hardware::take_register_writes()), (meant, vec![ACKNOWLEDGED]));
+        }
+    }
+
+    #[test]
+    fn registers_that_another_wrote_are_all_restored() {
+        let mut registers = Registers { entry: ENTERED_BY_SYSCALL, ..Registers::new() };
+        registers.set_exact();
+        assert_eq!((registers.entry, Registers::new().entry), (EXACT, EXACT));
+    }
 
     #[test]
     fn hostile_flags_become_harmless() {

@@ -50,3 +50,36 @@ impl fmt::Write for Direct {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::{self, Place};
+
+    /// Its clock is 1.8432 MHz, of which one bit takes 16 times the divisor.
+    #[test]
+    fn it_sends_bytes_of_8_bits_at_115200_baud_without_interrupts() {
+        hardware::take_port_writes();
+        init();
+        let writes = hardware::take_port_writes();
+        let written = |port: u16| writes.iter().filter(move |(at, _)| *at == port).map(|(_, value)| *value);
+        let divisor = writes.iter().position(|write| *write == (DATA, 1)).unwrap();
+        assert_eq!(writes[divisor - 1..=divisor + 1], [(LINE_CONTROL, 0x80), (DATA, 1), (DATA + 1, 0)]);
+        assert_eq!(written(LINE_CONTROL).last(), Some(3));
+        assert!(written(INTERRUPT_ENABLE).all(|value| value == 0));
+        assert_eq!((written(FIFO_CONTROL).last(), written(MODEM_CONTROL).last()), (Some(7), Some(0xb)));
+    }
+
+    #[test]
+    fn each_byte_waits_for_room_but_not_for_ever() {
+        hardware::remove_registers();
+        hardware::set_port(LINE_STATUS, 0xdf);
+        hardware::says_first(Place::Port(LINE_STATUS), &[0x40, 0, 0x60, 0x20, 0x99]);
+        write(b"ab");
+        assert_eq!(hardware::take_port_writes(), [(DATA, b'a'), (DATA, b'b')]);
+        assert_eq!(port_read8(LINE_STATUS), 0x99, "no longer than there was none");
+        write(b"c");
+        assert_eq!(hardware::take_port_writes(), [(DATA, b'c')], "there is none for ever");
+        hardware::remove_registers();
+    }
+}
