@@ -149,6 +149,9 @@ mod tests {
         assert_eq!(PhysRange::new(u64::MAX - 1, 100).bytes, 1);
         assert!(PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x1fff, 1)));
         assert!(!PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x2000, 1)));
+        assert_eq!([0xfff, 0x1000, 0x1fff, 0x2000].map(|at| PhysRange::new(0x1000, 0x1000).contains(PhysAddr(at))), {
+            [false, true, true, false]
+        });
         assert!(PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0x2000, 0x1000)));
         assert!(!PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0x2000, 0x1001)));
         assert!(!PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0xfff, 2)));
@@ -157,6 +160,7 @@ mod tests {
         assert_eq!(PhysRange::new(0x1001, 0x2fff).whole_pages(), PhysRange::new(0x2000, 0x2000));
         assert!(PhysRange::new(0x1001, 0x100).whole_pages().is_empty());
         assert!(PhysRange::new(u64::MAX - 10, 10).whole_pages().is_empty());
+        assert_eq!([0, 0x1000, 0x1008, 0x1fff].map(|at| PhysAddr(at).is_page_aligned()), [true, true, false, false]);
     }
 
     #[test]

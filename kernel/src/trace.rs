@@ -167,6 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn the_ring_has_as_many_records_as_its_memory_has_room_for() {
+        let (mut trace, memory) = with_ring();
+        add(&mut trace, 0..1000);
+        let bytes = read(&mut trace).len() * RECORD_BYTES;
+        let room = size_of_val(memory.as_slice());
+        assert!(bytes <= room && bytes + RECORD_BYTES > room);
+    }
+
+    #[test]
     fn without_memory_nothing_is_recorded() {
         let mut trace = Trace::new();
         add(&mut trace, 0..3);

@@ -24,6 +24,7 @@ use core::ptr::NonNull;
 /// The doorbell by which core 0 learns that a core's state changed, and another core that its
 /// command did.
 pub const CORE_SLOT: usize = WAKE_SLOTS as usize - 1;
+const _: () = assert!(CORE_SLOT < WAKE_SLOTS as usize);
 
 /// A core.
 #[repr(C)]

@@ -8,6 +8,7 @@ use super::steps::one_step;
 use crate::arch::paging::{Flags, Leaves, leaves, view};
 use crate::hardware::{self, Flush, take_flushes};
 use crate::objects::fault::Access;
+use crate::objects::mapping::VaRange;
 use crate::objects::{Ptr, Range};
 use abi::layout::{HEAP, USER_END, protection, segment as kinds};
 use abi::{Call, Error, Handle, RangeEntry};
@@ -34,6 +35,21 @@ fn map(world: &mut World, actor: Actor, page: u64, [segment, first, pages]: [u64
 
 fn protect(world: &mut World, actor: Actor, page: u64, pages: u64, wanted: u64) -> Result<(), Error> {
     world.run(actor, Call::RangeProtect, &[SPACE, HEAP + page * PAGE, pages, wanted]).map(drop)
+}
+
+#[test]
+fn a_place_is_whole_pages_inside_its_window() {
+    let window = VaRange { start: 3 * PAGE, end: 5 * PAGE };
+    assert_eq!(window.pages(), 2);
+    for (start, pages) in [(3, 1), (3, 2), (4, 1)] {
+        assert!(window.place(start * PAGE, pages).is_ok());
+    }
+    for (start, pages) in
+        [(3 * PAGE, 0), (3 * PAGE, 3), (2 * PAGE, 1), (2 * PAGE, 2), (4 * PAGE, 2), (5 * PAGE, 1), (3 * PAGE + 1, 1)]
+    {
+        assert_eq!(window.place(start, pages).err(), Some(Error::BadArgument), "{pages} at {start}");
+    }
+    assert!([u64::MAX, 1 << 52].into_iter().all(|pages| window.place(3 * PAGE, pages).is_err()));
 }
 
 /// From [`HEAP`] on: first page, pages and protection of each mapping.

@@ -106,12 +106,32 @@ impl Module {
     }
 }
 
+const KERNEL_SLOW: &[&str] = &[
+    "copies_are_of_one_moment",
+    "counts_follow_the_model",
+    "no_frame_is_used_again",
+    "random_programs",
+    "runs_are_the_highest",
+    "the_transcript_is",
+];
+const KERNEL_BARE: &[&str] = &[
+    "arch/x86_64/bases.rs",
+    "arch/x86_64/cpu.rs",
+    "arch/x86_64/fpu.rs",
+    "arch/x86_64/image.rs",
+    "arch/x86_64/start.rs",
+    "arch/x86_64/time.rs",
+    "hardware.rs",
+    "shared/registry.rs",
+];
+
 /// Those whose survivors were looked at; a row more brings its own.
 const MODULES: &[Module] = &[
     Module::alone("abi"),
     Module::alone("contracts"),
     Module::with_slow("drivers/virtio-blk", &["deaths", "no_interrupt_and", "damage"]),
     Module::with_slow("drivers/virtio-net", &["deaths", "lying_device", "damaged_rings"]),
+    Module::with_slow("kernel", KERNEL_SLOW).without(KERNEL_BARE).in_nights(30),
     Module::alone("lib/aes"),
     Module::alone("lib/block-calls"),
     Module::alone("lib/buffers"),
