@@ -9,6 +9,7 @@
 
 use super::mapping::PageRun;
 use super::notification::Notification;
+use super::remote::SHARED_SLOT;
 use super::segment::Segment;
 use super::slot::{Capability, Source};
 use super::{Header, Link, Made, Object, Ptr, Ram, Slot, linked};
@@ -24,7 +25,7 @@ use core::ptr::NonNull;
 /// The doorbell by which core 0 learns that a core's state changed, and another core that its
 /// command did.
 pub const CORE_SLOT: usize = WAKE_SLOTS as usize - 1;
-const _: () = assert!(CORE_SLOT < WAKE_SLOTS as usize);
+const _: () = assert!(SHARED_SLOT + 1 == CORE_SLOT && CORE_SLOT + 1 == WAKE_SLOTS as usize, "the last two");
 
 /// A core.
 #[repr(C)]
