@@ -447,6 +447,14 @@ mod tests {
         }
     }
 
+    /// As Intel SDM 3A, 4.5, has them.
+    #[test]
+    fn flags_are_the_bits_that_the_processor_looks_at() {
+        let flags = [Flags::PRESENT, Flags::WRITE, Flags::USER, Flags::LARGE, Flags::GLOBAL, Flags::NO_EXECUTE];
+        assert_eq!(flags.map(|flag| flag.0), [1, 2, 4, 0x80, 0x100, 1 << 63]);
+        assert_eq!(Flags::UNCACHED.0, 0x18, "not cached and written through");
+    }
+
     #[test]
     fn map_translate_free() {
         let (_ram, mut allocate) = ram();
