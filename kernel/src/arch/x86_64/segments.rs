@@ -176,6 +176,15 @@ mod tests {
         assert!(of_users[0] & LONG != 0 && all[usize::from(USER_CODE >> 3)] == of_users[0]);
     }
 
+    /// Intel SDM 2B, SYSCALL and SYSRET: each finds two selectors behind the one it is told.
+    #[test]
+    fn calls_enter_and_leave_by_segments_of_their_privilege() {
+        assert_eq!([USER_DATA, USER_CODE], [SYSRET_BASE + 8, SYSRET_BASE + 16]);
+        let privilege = |selector: u16| GDT.with(|gdt| gdt[usize::from(selector >> 3)] >> 45 & 3);
+        assert_eq!([KERNEL_CODE, KERNEL_CODE + 8, USER_DATA, USER_CODE].map(privilege), [0, 0, 3, 3]);
+        assert_eq!([KERNEL_CODE, USER_DATA, USER_CODE].map(|selector| selector & 7), [0, 3, 3]);
+    }
+
     /// The fields as Intel SDM 3A, 8.2.3 and 6.14.1, have them.
     #[test]
     fn descriptors_lead_to_where_they_are_told() {
