@@ -8,7 +8,7 @@ use core::ptr;
 
 pub use crate::arch::bases::{change as change_bases, switch as switch_bases};
 pub use crate::arch::context::set_current;
-pub use crate::arch::cpu::{port_read8, port_write8, read_msr, write_msr};
+pub use crate::arch::cpu::{halt, port_read8, port_write8, read_msr, write_msr};
 pub use crate::arch::irq::{allocate_vector, free_vector, mask_ioapic, mask_msix, program_msix, route_ioapic};
 pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, now_ns_inlined, set_deadline};

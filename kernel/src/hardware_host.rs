@@ -20,6 +20,7 @@ std::thread_local! {
     static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
     static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
+    static THIS_CORE: Cell<usize> = const { Cell::new(0) };
     static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
     static COMMANDS: Cell<[CoreCommand; CORES]> = const { Cell::new([CoreCommand::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
@@ -278,10 +279,16 @@ pub fn set_state_of(core: usize, state: State) {
     STATES.set(states);
 }
 
-/// As in `hardware.rs`, of core 0.
+/// Sets which core's words are this core's: core 0's if nobody says it.
+pub fn set_this_core(core: usize) {
+    THIS_CORE.set(core);
+}
+
+/// As in `hardware.rs`.
 pub fn set_core_state(state: State) {
-    assert!(core_state(0).may_become(state), "a core's state does not follow from its last");
-    set_state_of(0, state);
+    let core = THIS_CORE.get();
+    assert!(core_state(core).may_become(state), "a core's state does not follow from its last");
+    set_state_of(core, state);
 }
 
 /// As in `hardware.rs`.
@@ -289,9 +296,9 @@ pub fn used_ns(core: usize, now_ns: u64) -> u64 {
     USED.get().get(core).map_or(0, |used| used.total_ns(now_ns))
 }
 
-/// As in `hardware.rs`, of core 0.
+/// As in `hardware.rs`.
 pub fn set_used(change: impl FnOnce(Used) -> Used) {
-    set_used_of(0, change);
+    set_used_of(THIS_CORE.get(), change);
 }
 
 /// Changes how long programs had a core.
@@ -488,6 +495,11 @@ pub fn says_first(place: Place, values: &[u32]) {
 
 fn said_first(place: Place) -> Option<u32> {
     SAID_FIRST.with_borrow_mut(|all| all.get_mut(&place)?.pop_front())
+}
+
+/// As in `hardware.rs`: the test goes on where it catches this.
+pub fn halt() -> ! {
+    panic!("the core halts")
 }
 
 /// Sets what a port says.

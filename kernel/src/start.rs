@@ -14,9 +14,8 @@ mod monitor;
 mod program;
 
 use crate::arch::{instance, power};
-use crate::boot::info::{CoreInfo, machine};
-use crate::core_local::CoreLocal;
-use crate::hardware::{self, CoreCommand, State, Used};
+use crate::boot::info::CoreInfo;
+use crate::hardware::{self, CoreCommand, State, Used, machine};
 use crate::memory::{PAGE, PAGE_BYTES, PhysRange, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
@@ -37,9 +36,6 @@ const HUNG: u64 = 124;
 /// Status of a first domain whose core was halted.
 const HALTED: u64 = 0;
 
-/// Core 0: it was said that all cores are up.
-static COMPLETE: CoreLocal<bool> = CoreLocal::new(false);
-
 type Started = Result<(), &'static str>;
 const NO_MEMORY: &str = "no memory for its first domain";
 
@@ -53,7 +49,7 @@ pub fn kernel_main(info: &'static CoreInfo) -> ! {
         report_distant_memory(info);
         if info.core == 0 {
             kernel.begin(info, &Plan::NONE);
-            report_if_complete(info);
+            kernel.report_if_complete(info);
         } else {
             kernel.follow_order();
         }
@@ -100,15 +96,6 @@ fn take_memory(kernel: &mut Kernel, info: &CoreInfo) -> Result<(), &'static str>
     Ok(())
 }
 
-/// Core 0, once: all cores run for the first time.
-fn report_if_complete(info: &CoreInfo) {
-    let cores = info.cores.len();
-    if !COMPLETE.get() && (0..cores).all(|core| hardware::core_state(core).is_running()) {
-        COMPLETE.with(|complete| *complete = true);
-        log!("pelago: {cores} cores up");
-    }
-}
-
 /// The boot archive's bytes.
 fn archive_bytes(info: &CoreInfo) -> Result<&'static [u8], &'static str> {
     let range = info.archive.ok_or("there is no boot archive; give one with -initrd")?;
@@ -137,10 +124,19 @@ impl Kernel {
     pub fn on_core_slot(&mut self) {
         match self.info {
             Some(info) if info.core == 0 => {
-                report_if_complete(info);
+                self.report_if_complete(info);
                 pcore::cores_changed(self);
             }
             _ => self.follow_order(),
+        }
+    }
+
+    /// Core 0, once: all cores run for the first time.
+    fn report_if_complete(&mut self, info: &CoreInfo) {
+        let cores = info.cores.len();
+        if !self.is_complete && (0..cores).all(|core| hardware::core_state(core).is_running()) {
+            self.is_complete = true;
+            log!("pelago: {cores} cores up");
         }
     }
 

@@ -71,6 +71,8 @@ pub struct Kernel {
     pub(crate) polling: Option<Polling>,
     /// On core 0: the other cores that are claimed.
     pub(crate) claims: List<Pcore>,
+    /// On core 0: it was said that all cores are up.
+    pub(crate) is_complete: bool,
     root_ram: Option<Ptr<Ram>>,
     core: u64,
     sequence: u64,
@@ -103,6 +105,7 @@ impl Kernel {
             run: 0,
             polling: None,
             claims: List::new(),
+            is_complete: false,
             root_ram: None,
             core: core as u64,
             sequence: 0,

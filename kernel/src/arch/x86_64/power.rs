@@ -1,6 +1,7 @@
 //! Ending the machine.
 
-use super::{cpu, serial};
+use super::serial;
+use crate::hardware::{halt, port_write8};
 use core::fmt::Write;
 
 /// QEMU's isa-debug-exit; a write of S ends the emulator with status 2 S + 1. Nobody listens
@@ -11,8 +12,8 @@ const DEBUG_EXIT: u16 = 0xf4;
 /// keyboard controller, else halt.
 pub fn power_off(status: u8) -> ! {
     let _ = writeln!(serial::Direct, "pelago: exit {status}");
-    cpu::port_write8(DEBUG_EXIT, status);
+    port_write8(DEBUG_EXIT, status);
     // Under `-no-reboot`, and on Firecracker, a reset request ends the machine.
-    cpu::port_write8(0x64, 0xfe);
-    cpu::halt()
+    port_write8(0x64, 0xfe);
+    halt()
 }
