@@ -9,7 +9,7 @@ use crate::objects::{Domain, Ptr, Segment};
 use crate::state::Kernel;
 use abi::layout::{self, protection};
 use abi::start::{Entrance, MAGIC, StartHeader, StartRecord, field, kind};
-use abi::{Handle, Rights};
+use abi::{Error, Handle, Rights};
 use elf::ElfBytes;
 use elf::abi::{PF_W, PF_X, PT_LOAD};
 use elf::endian::LittleEndian;
@@ -33,8 +33,6 @@ pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr
     let stack = PageRun { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
     builder.memory(stack, protection::READ | protection::WRITE)?;
     first::give_core(builder.kernel, domain, Rights::ALL)?;
-    let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
-    first::give(domain, Handle::ARCHIVE, archive.any(), readable);
     builder.start_page()?;
     let context = first::context(kernel, domain)?;
     context.watch_limit_ns.set(HANG_LIMIT_NS);
@@ -53,10 +51,14 @@ impl Builder<'_> {
     fn memory(&mut self, place: PageRun, protection: u64) -> Result<Ptr<Segment>, &'static str> {
         let ram = self.kernel.root_ram();
         let segment = Ptr::<Segment>::new_anonymous(self.kernel, ram, place.pages).map_err(|_| NO_MEMORY)?;
-        let range = self.domain.range();
-        range.map(self.kernel, place, segment, 0, [protection; 2]).map_err(|_| "parts of its monitor overlap")?;
+        let mapped = self.map(place, segment, 0, protection);
         self.kernel.release(segment);
-        Ok(segment)
+        mapped.map(|()| segment)
+    }
+
+    fn map(&mut self, place: PageRun, segment: Ptr<Segment>, first: u64, protection: u64) -> Started {
+        let mapped = self.domain.range().map(self.kernel, place, segment, first, [protection; 2]);
+        mapped.map_err(|error| if error == Error::NoMemory { NO_MEMORY } else { "parts of its monitor overlap" })
     }
 
     fn fill(&mut self, segment: Ptr<Segment>, offset: u64, bytes: &[u8]) -> Started {
@@ -95,10 +97,7 @@ impl Builder<'_> {
                 .check_protection(wanted)
                 .map_err(|_| "a part of sbin/monitor is writable and executable")?;
             match self.in_place(contents, offset, place.pages).filter(|_| write == 0) {
-                Some(first) => {
-                    let range = self.domain.range();
-                    range.map(self.kernel, place, archive, first, [wanted; 2]).map_err(|_| NO_MEMORY)?;
-                }
+                Some(first) => self.map(place, archive, first, wanted)?,
                 None => {
                     let segment = self.memory(place, wanted)?;
                     self.fill(segment, offset, contents)?;
@@ -116,14 +115,16 @@ impl Builder<'_> {
         (is_whole && at % PAGE == offset).then_some(at / PAGE)
     }
 
-    /// The boot archive, mapped at the first region address. The caller gets the reference.
+    /// The boot archive, mapped at the first region address; the monitor's capability holds it.
     fn archive(&mut self) -> Result<Ptr<Segment>, &'static str> {
         let range = self.info.archive.ok_or("there is no boot archive")?;
         let base = PhysAddr(range.base.0 / PAGE * PAGE);
         let pages = (range.end().0 - base.0).div_ceil(PAGE);
         let segment = first::memory_at(self.kernel, base, pages)?;
+        let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
+        first::give(self.domain, Handle::ARCHIVE, segment.any(), readable);
         let place = PageRun { start: layout::REGIONS, pages };
-        self.domain.range().map(self.kernel, place, segment, 0, [protection::READ; 2]).map_err(|_| NO_MEMORY)?;
+        self.map(place, segment, 0, protection::READ)?;
         Ok(segment)
     }
 
@@ -149,12 +150,11 @@ impl Builder<'_> {
     /// The memory shared with core 0's monitor, mapped after the archive.
     fn link(&mut self) -> Result<Option<StartRecord>, &'static str> {
         let Some((base, pages)) = self.link else { return Ok(None) };
-        let segment = first::memory_at(self.kernel, base, pages)?;
-        let place = PageRun { start: layout::REGIONS + LINK_OFFSET, pages };
-        let open = protection::READ | protection::WRITE;
-        self.domain.range().map(self.kernel, place, segment, 0, [open; 2]).map_err(|_| NO_MEMORY)?;
         let slot = self.domain.reserve(self.kernel).map_err(|_| NO_MEMORY)?;
+        let segment = first::memory_at(self.kernel, base, pages)?;
         let handle = self.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights: Rights::ALL });
+        let place = PageRun { start: layout::REGIONS + LINK_OFFSET, pages };
+        self.map(place, segment, 0, protection::READ | protection::WRITE)?;
         let mut link = record(kind::REGION, "link", handle, (place.start, pages * PAGE));
         link.a = base.0;
         Ok(Some(link))
