@@ -238,3 +238,7 @@ impl Kernel {
         self.tell_state(State::Halted(self.run));
     }
 }
+
+#[cfg(test)]
+#[path = "start_tests.rs"]
+mod tests;

@@ -46,25 +46,13 @@ fn hexadecimal(digits: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::file;
     use super::*;
-
-    fn file(name: &str, contents: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let fields = [0, 0o100644, 0, 0, 1, 0, contents.len(), 0, 0, 0, 0, name.len() + 1, 0];
-        bytes.extend(b"070701");
-        fields.iter().for_each(|field| bytes.extend(format!("{field:08x}").bytes()));
-        bytes.extend(name.bytes());
-        bytes.push(0);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes.extend(contents);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
 
     #[test]
     fn finds_files_and_survives_damage() {
         let archive: Vec<u8> =
-            [file("./etc/system", b"abc"), file("sbin/monitor", b"hello"), file("TRAILER!!!", b"")].concat();
+            [file("./etc/system", 0, b"abc"), file("sbin/monitor", 0, b"hello"), file("TRAILER!!!", 0, b"")].concat();
         assert_eq!(find(&archive, "sbin/monitor"), Some(&b"hello"[..]));
         assert_eq!(find(&archive, "etc/system"), Some(&b"abc"[..]));
         assert_eq!(find(&archive, "sbin"), None);
@@ -86,7 +74,7 @@ mod tests {
         );
         assert_eq!([&b"0000000g"[..], b"-0000001", b"        "].map(hexadecimal), [None; 3]);
         let long = vec![7; 0x1234];
-        let archive = [file("long", &long), file("after", b"it")].concat();
+        let archive = [file("long", 0, &long), file("after", 0, b"it")].concat();
         assert_eq!((find(&archive, "long"), find(&archive, "after")), (Some(&long[..]), Some(&b"it"[..])));
     }
 }
