@@ -147,7 +147,7 @@ impl Kernel {
             (CoreCommand::Run(run, plan), None, Some(info)) if state != State::Halted(run) => {
                 self.begin(info, &Plan::at(plan))
             }
-            (CoreCommand::Halt(run), Some(_), _) if run == self.run => self.end_first(),
+            (CoreCommand::Halt(run), Some(_), _) if run == self.run => self.end_first(HALTED),
             // Commanded to halt before it began.
             (CoreCommand::Halt(run), None, _) if state != State::Halted(run) => {
                 self.run = run;
@@ -171,7 +171,7 @@ impl Kernel {
             }
             log!("pelago: core {} cannot start: {reason}", self.core());
             match self.first {
-                Some(_) => self.end_first(),
+                Some(_) => self.end_first(HALTED),
                 None => self.halted(),
             }
         }
@@ -189,20 +189,19 @@ impl Kernel {
         if self.core() == 0 {
             return Err(Error::BadArgument);
         }
-        self.end_first();
+        self.end_first(HALTED);
         Ok(())
     }
 
-    fn end_first(&mut self) {
+    fn end_first(&mut self, status: u64) {
         if let Some(first) = self.first {
-            self.kill(first, Death::by_call(DeathCause::Killed, HALTED));
+            self.kill(first, Death::by_call(DeathCause::Killed, status));
         }
     }
 
     /// Ends this core's first domain, which hangs: nobody else watches it.
     pub fn end_hung_first(&mut self) {
-        let first = self.first.expect("it hung");
-        self.kill(first, Death::by_call(DeathCause::Killed, HUNG));
+        self.end_first(HUNG);
     }
 
     /// Handles the end of this core's first domain: core 0 ends the machine with its status,

@@ -337,8 +337,7 @@ fn a_core_does_each_command_once_and_says_what_it_did() {
 fn a_command_to_halt_ends_its_run_and_no_other() {
     let mut core = Core::new(CORE);
     // It comes before the core has begun the run.
-    core.command(CoreCommand::Run(1, PhysAddr(0)));
-    let mut core = Core::new(CORE);
+    hardware::send_core_command(CORE, CoreCommand::Run(1, core.others));
     hardware::set_state_of(CORE, State::Never);
     core.command(CoreCommand::Halt(1));
     assert_eq!((core.state(), core.kernel.run, hardware::posted()), (State::Halted(1), 1, Some((0, CORE_SLOT))));
