@@ -80,7 +80,7 @@ impl Builder<'_> {
     fn load(&mut self, bytes: &[u8], archive: Ptr<Segment>) -> Result<u64, &'static str> {
         const BAD: &str = "sbin/monitor is no static 64-bit program";
         let image = ElfBytes::<LittleEndian>::minimal_parse(bytes).map_err(|_| BAD)?;
-        let headers = image.segments().ok_or(BAD)?;
+        let headers = image.segments().filter(|_| image.ehdr.class == elf::file::Class::ELF64).ok_or(BAD)?;
         for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_memsz > 0) {
             let offset = header.p_vaddr % PAGE;
             let span = header.p_memsz.checked_add(offset).ok_or(BAD)?;

@@ -239,6 +239,10 @@ fn a_monitor_that_is_no_good_program_is_refused_and_nothing_is_lost() {
         assert_eq!(of(&damaged), BAD, "{at}");
     }
     assert_eq!(of(&program(&HEADERS)[..100]), BAD);
+    // Good for 32 bits: program headers at 64, each of 32 bytes, and none of them.
+    let mut narrow = program(&HEADERS);
+    [(4, 1), (28, 64), (32, 0), (42, 32)].iter().for_each(|(at, value)| narrow[*at] = *value);
+    assert_eq!(of(&narrow), BAD);
     let load = |flags, offset, address, in_file, in_memory| (PT_LOAD, flags, offset, address, in_file, in_memory);
     let largest = layout::SEGMENT_PAGES_MAX * PAGE;
     let end = layout::USER_END;
