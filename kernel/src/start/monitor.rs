@@ -96,7 +96,8 @@ impl Builder<'_> {
                 .range()
                 .check_protection(wanted)
                 .map_err(|_| "a part of sbin/monitor is writable and executable")?;
-            match self.in_place(contents, offset, place.pages).filter(|_| write == 0) {
+            let is_constant = write == 0 && contents.len() as u64 == header.p_memsz;
+            match self.in_place(contents, offset).filter(|_| is_constant) {
                 Some(first) => self.map(place, archive, first, wanted)?,
                 None => {
                     let segment = self.memory(place, wanted)?;
@@ -108,11 +109,10 @@ impl Builder<'_> {
     }
 
     /// The archive's page from which `contents`, at `offset` of their first page, can be mapped.
-    fn in_place(&self, contents: &[u8], offset: u64, pages: u64) -> Option<u64> {
+    fn in_place(&self, contents: &[u8], offset: u64) -> Option<u64> {
         let base = self.info.archive?.base;
         let at = (contents.as_ptr() as u64).checked_sub(phys_to_virt(base) as u64)? + base.0 % PAGE;
-        let is_whole = (offset + contents.len() as u64).div_ceil(PAGE) == pages;
-        (is_whole && at % PAGE == offset).then_some(at / PAGE)
+        (at % PAGE == offset).then_some(at / PAGE)
     }
 
     /// The boot archive, mapped at the first region address; the monitor's capability holds it.

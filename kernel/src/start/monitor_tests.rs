@@ -15,18 +15,21 @@ const TEXT_AT: u64 = layout::COMPONENT_BASE;
 const CONSTANTS_AT: u64 = layout::COMPONENT_BASE + 0x10_0000 + 0x123;
 /// Constants of which the file has but the first.
 const ZEROS_AT: u64 = layout::COMPONENT_BASE + 0x20_0000;
+/// The same within a page.
+const FEW_ZEROS_AT: u64 = layout::COMPONENT_BASE + 0x40_0000;
 const DATA_AT: u64 = layout::COMPONENT_BASE + 0x30_0000 + 0x345;
 const FILE_BYTES: usize = 0xa000;
 
 /// A program header: type, flags, offset in the file, address, bytes in the file, bytes in memory.
 type Header = (u32, u32, u64, u64, u64, u64);
 
-const HEADERS: [Header; 6] = [
+const HEADERS: [Header; 7] = [
     (PT_LOAD, PF_R | PF_X, 0x1000, TEXT_AT, 0x1800, 0x1800),
     // Not to be loaded.
     (PT_NOTE, PF_R, 0x1000, 0, 0x20, 0x20),
     (PT_LOAD, PF_R, 0x3000, CONSTANTS_AT, 0x1edd, 0x1edd),
     (PT_LOAD, PF_R, 0x5000, ZEROS_AT, 0x800, 0x1800),
+    (PT_LOAD, PF_R, 0x9000, FEW_ZEROS_AT, 0x100, 0x300),
     (PT_LOAD, PF_R | PF_W, 0x6345, DATA_AT, 0x2345, 0x4345),
     (PT_LOAD, PF_R | PF_W, 0x6000, 0, 0, 0),
 ];
@@ -95,12 +98,13 @@ fn the_image_of_a_monitor_is_as_its_file_says() {
         (TEXT_AT, 0x1000, 0x1800, 0x1800, 2, CODE),
         (CONSTANTS_AT, 0x3000, 0x1edd, 0x1edd, 2, READ),
         (ZEROS_AT, 0x5000, 0x800, 0x1800, 2, READ),
+        (FEW_ZEROS_AT, 0x9000, 0x100, 0x300, 1, READ),
         (DATA_AT, 0x6345, 0x2345, 0x4345, 5, OPEN),
     ] {
         assert_eq!(core.mapped(address), Some((address / PAGE * PAGE, pages, protection)), "{address:#x}");
         assert!(core.read(address, in_file) == bytes(offset, in_file), "{address:#x}");
         assert!(core.read(address + in_file, in_memory - in_file).iter().all(|byte| *byte == 0), "{address:#x}");
-        // Whoever runs it does not change the archive, and so not what other cores run.
+        // Who runs it does not change the archive, and so not what other cores run.
         let mapping = core.first().range().at(address).unwrap();
         let is_shared = mapping.segment() == Some(core.segment(Handle::ARCHIVE).0);
         assert_eq!(is_shared, address == TEXT_AT, "{address:#x}");
@@ -110,8 +114,8 @@ fn the_image_of_a_monitor_is_as_its_file_says() {
     assert!(core.mapped(layout::STACK_TOP).is_none() && core.mapped(stack.0 - 1).is_none());
     assert!(core.read(stack.0, PAGE).iter().all(|byte| *byte == 0));
     assert_eq!(core.mapped(layout::CONTROL_PAGE), Some((layout::CONTROL_PAGE, 1, OPEN)));
-    // Four of the image, stack, archive, start page, control page.
-    assert_eq!(core.first().range().count(), 8);
+    // Five of the image, stack, archive, start page, control page.
+    assert_eq!(core.first().range().count(), 9);
     let context = core.context();
     let registers = context.with_registers(|r| [r.rip, r.rsp, r.rdi, r.rsi]);
     assert_eq!(registers, [ENTRY, layout::STACK_TOP, layout::START_INFO, 0]);
