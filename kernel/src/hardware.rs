@@ -1,6 +1,7 @@
 //! The few machine operations the object code uses on its own, so that it runs on the host too,
 //! where `hardware_host.rs` takes this file's place.
 
+use crate::arch::cpu;
 use crate::arch::fpu::{self, Area};
 use crate::arch::paging::{self, Root};
 use crate::memory::DEVICE_MAP;
@@ -8,7 +9,7 @@ use core::ptr;
 
 pub use crate::arch::bases::{change as change_bases, switch as switch_bases};
 pub use crate::arch::context::set_current;
-pub use crate::arch::cpu::{halt, port_read8, port_write8, read_msr, write_msr};
+pub use crate::arch::cpu::{halt, port_read8, port_write8, read_msr};
 pub use crate::arch::irq::{allocate_vector, free_vector, mask_ioapic, mask_msix, program_msix, route_ioapic};
 pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, now_ns_inlined, set_deadline};
@@ -47,6 +48,13 @@ pub(crate) fn write_register(address: u64, value: u32) {
     // SAFETY: mapped by contract; what a device may reach by DMA is decided by `set_bus_master`
     // alone, and a message is an interrupt.
     unsafe { ptr::with_exposed_provenance_mut::<u32>((DEVICE_MAP + address) as usize).write_volatile(value) }
+}
+
+/// Writes a register of the local APIC that is model-specific.
+#[inline]
+pub(crate) fn write_apic_msr(register: u32, value: u64) {
+    // SAFETY: they have no effect on memory; what interrupts do is decided by the IDT.
+    unsafe { cpu::write_msr(register, value) }
 }
 
 /// The size a vector state has; names the type for both twins of this file.

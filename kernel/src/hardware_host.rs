@@ -541,10 +541,7 @@ pub fn read_msr(register: u32) -> u64 {
 }
 
 /// As in `hardware.rs`: noted.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn write_msr(register: u32, value: u64) {
+pub fn write_apic_msr(register: u32, value: u64) {
     MSR_WRITES.with_borrow_mut(|writes| writes.push((register, value)));
 }
 

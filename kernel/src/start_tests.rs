@@ -15,7 +15,7 @@ use crate::objects::pcore::{Part, Polled};
 use crate::objects::share::Capability;
 use crate::objects::{Context, Pcore, Segment};
 use crate::scheduler::Decision;
-use crate::tests::machine::Played;
+use crate::tests::machine::{self, Played};
 use abi::layout::{self, protection};
 use abi::{ExceptionInfo, Handle, Rights};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,8 +91,7 @@ impl Core {
 
     /// Core 0 commands it to run a plan, and wakes it.
     fn run(&mut self, plan: Plan) {
-        // SAFETY: a page of the test's memory behind the core's.
-        unsafe { phys_to_virt(self.others).cast::<Plan>().write(plan) };
+        machine::write(self.others, &[plan]);
         self.command(CoreCommand::Run(plan.run, self.others));
     }
 
@@ -121,8 +120,7 @@ impl Core {
         let range = self.first().range();
         let read = |at| {
             let frame = range.resolve(&mut self.kernel, at / PAGE * PAGE, Access::Read).unwrap();
-            // SAFETY: a page of the test's memory that is mapped.
-            unsafe { phys_to_virt(frame + at % PAGE).read() }
+            machine::read(frame + at % PAGE)
         };
         (address..address + bytes).map(read).collect()
     }
@@ -450,8 +448,7 @@ fn a_program_has_what_its_plan_names_and_nothing_else() {
     let rights = Rights::READ.union(Rights::DMA);
     plan.parts[0] = Some(Part { base, pages: 3, rights, mapped: Some((place, READ)) });
     plan.parts[1] = Some(Part { base: base + 3 * PAGE, pages: 1, rights: Rights::ALL, mapped: None });
-    // SAFETY: a page of the test's memory that the program gets.
-    unsafe { phys_to_virt(base + 2 * PAGE + 9).write(42) };
+    machine::write(base + 2 * PAGE + 9, &[42_u8]);
     core.run(plan);
     assert_eq!(core.first().writer.name().as_str(), "program");
     for handle in [Handle::PCORE, Handle::ROOT_RAM, Handle::ARCHIVE, Handle(Handle::FIRST_FREE.0 + 2)] {
@@ -553,8 +550,7 @@ fn core_0_begins_with_its_monitor_and_others_with_what_they_are_told() {
     assert!(kernel.scheduler.current().is_some());
     drop(core);
     let core = Core::new(CORE);
-    // SAFETY: a page of the test's memory behind the core's.
-    unsafe { phys_to_virt(core.others).cast::<Plan>().write(program(1)) };
+    machine::write(core.others, &[program(1)]);
     hardware::send_core_command(CORE, CoreCommand::Run(1, core.others));
     hardware::set_state_of(CORE, State::Never);
     let mut kernel = main(core.info);

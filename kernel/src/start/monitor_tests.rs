@@ -2,6 +2,7 @@
 //! which none is made.
 
 use super::*;
+use crate::tests::machine;
 use abi::start::{Entrance, StartHeader, StartRecord, kind, text};
 use elf::abi::{PF_R, PF_W, PF_X, PT_LOAD, PT_NOTE};
 use zerocopy::FromBytes;
@@ -76,8 +77,7 @@ fn with_archive(core: usize, archive: &[u8], change: impl FnOnce(&mut CoreInfo))
         change(info);
     });
     assert!(archive.len() as u64 + ARCHIVE_OFFSET <= (OTHERS_PAGES - 1) * PAGE);
-    // SAFETY: memory of the test behind the core's.
-    unsafe { core::ptr::copy_nonoverlapping(archive.as_ptr(), phys_to_virt(base), archive.len()) };
+    machine::write(base, archive);
     core
 }
 
@@ -203,8 +203,7 @@ fn a_monitor_is_told_of_its_link_to_core_0() {
     assert!(link.address >= layout::REGIONS + (1 << 34), "it is behind any archive");
     let (segment, rights) = core.segment(Handle(link.handle));
     assert_eq!((segment.base(), segment.pages(), rights), (Some(base), 3, Rights::ALL));
-    // SAFETY: a page of the test's memory that the monitor shares.
-    unsafe { phys_to_virt(base + PAGE).write(99) };
+    machine::write(base + PAGE, &[99_u8]);
     assert_eq!(core.read(link.address + PAGE, 1), [99]);
     core.command(CoreCommand::Halt(1));
     core.settle();

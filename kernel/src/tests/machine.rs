@@ -69,6 +69,19 @@ impl Played {
     }
 }
 
+/// Writes to memory of the test, of which nobody has a reference.
+pub(crate) fn write<T: Copy>(at: PhysAddr, values: &[T]) {
+    let to = phys_to_virt(at).cast::<T>();
+    // SAFETY: there is memory of the test, by contract.
+    unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len()) }
+}
+
+/// Reads a byte of memory of the test.
+pub(crate) fn read(at: PhysAddr) -> u8 {
+    // SAFETY: as for `write`.
+    unsafe { phys_to_virt(at).read() }
+}
+
 /// Who was sent an interrupt since the last question: APIC id and command.
 pub(crate) fn take_interrupts() -> Vec<(u32, u32)> {
     let writes = hardware::take_register_writes();

@@ -6,7 +6,7 @@
 
 use super::cpu::{self, msr};
 use crate::core_local::Shared;
-use crate::hardware::{machine, read_msr, read_register, write_msr, write_register};
+use crate::hardware::{machine, read_msr, read_register, write_apic_msr, write_register};
 
 /// Registers, by xAPIC offset.
 pub mod register {
@@ -80,9 +80,7 @@ pub fn read(register: u32) -> u32 {
 /// Writes a register.
 pub fn write(register: u32, value: u32) {
     if is_x2apic() {
-        // SAFETY: APIC registers have no effect on memory; what interrupts do is decided by the
-        // IDT.
-        unsafe { write_msr(0x800 + (register >> 4), u64::from(value)) }
+        write_apic_msr(0x800 + (register >> 4), u64::from(value));
     } else {
         write_register(address(register), value);
     }
@@ -91,8 +89,7 @@ pub fn write(register: u32, value: u32) {
 /// Switches this core's APIC on, with everything masked but inter-processor interrupts.
 pub fn enable(spurious_vector: u8) {
     let base = read_msr(msr::APIC_BASE) | BASE_ENABLE | if is_x2apic() { BASE_X2APIC } else { 0 };
-    // SAFETY: enabling the APIC changes no memory.
-    unsafe { write_msr(msr::APIC_BASE, base) };
+    write_apic_msr(msr::APIC_BASE, base);
     for pin in [register::TIMER, register::PIN_0, register::PIN_1, register::ERROR] {
         write(pin, MASKED);
     }
@@ -107,8 +104,7 @@ pub fn acknowledge() {
 
 fn command(apic_id: u32, command: u32) {
     if is_x2apic() {
-        // SAFETY: sends an interrupt; what it does is decided by the receiver's IDT.
-        unsafe { write_msr(0x800 + (register::COMMAND >> 4), u64::from(apic_id) << 32 | u64::from(command)) };
+        write_apic_msr(0x800 + (register::COMMAND >> 4), u64::from(apic_id) << 32 | u64::from(command));
         return;
     }
     let mut polls = 0;
