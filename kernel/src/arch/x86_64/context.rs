@@ -186,6 +186,7 @@ pub(super) extern "C" fn entered_by_vector(vector: u64, error: u64) -> ! {
 }
 
 /// What a vector means; acknowledges what wants it.
+#[inline(always)]
 fn event(vector: u8, error: u64) -> Event {
     match vector {
         0..32 => {
