@@ -208,7 +208,7 @@ fn store_root<B: Blocks>(
 
 /// Joins the item at `at` and the ones beside it, where they go on from each other.
 fn join(items: &mut Vec<Item>, at: usize) {
-    for left in (at.saturating_sub(1)..=at + 1).rev() {
+    for left in (at.saturating_sub(1)..=at).rev() {
         if left + 1 < items.len() && items[left].joins(&items[left + 1]) {
             items[left].blocks += items[left + 1].blocks;
             items.remove(left + 1);
@@ -264,7 +264,7 @@ pub(crate) fn mark_written<B: Blocks>(
     }
     let parts = [part(u64::from(old.first), from, false), part(from, to, true), part(to, old.end(), false)];
     level.items.splice(at..=at, parts.into_iter().filter(|item| item.blocks > 0));
-    join(&mut level.items, at + 1);
+    join(&mut level.items, if from > u64::from(old.first) { at + 1 } else { at });
     store(operation, inode, levels)
 }
 
