@@ -305,3 +305,267 @@ pub(crate) fn end<B: Blocks>(operation: &Operation<'_, B>, inode: &Inode) -> Res
     let levels = path(operation, inode, u32::MAX)?;
     Ok(levels.last().and_then(|level| level.items.last()).map_or(0, Item::end))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extent::{Place, Stretch, find};
+    use crate::memory::{self, Memory, NOW};
+    use crate::{Kind, Mount};
+
+    const NUMBER: u32 = 12;
+    /// Blocks of the volume.
+    const BLOCKS: u64 = 20_000;
+
+    fn item(first: u32, blocks: u32, is_written: bool, at: u64) -> Item {
+        Item { first, blocks, is_written, at }
+    }
+
+    fn file(mount: &Mount) -> Inode {
+        memory::inode(mount.volume().geometry(), NUMBER, Kind::File)
+    }
+
+    /// Does it in an operation with an empty file, and a volume that has room.
+    fn with_file(test: impl FnOnce(&mut Operation<'_, Memory>, &mut Inode)) {
+        let memory = Memory::formatted(BLOCKS);
+        let mount = memory.mount();
+        let mut inode = file(&mount);
+        test(&mut Operation::begin(&mount, &memory, NOW), &mut inode);
+    }
+
+    /// Gives the file one block of the volume.
+    fn add(operation: &mut Operation<'_, Memory>, inode: &mut Inode, logical: u32) {
+        let run = operation.allocate(0, 1).unwrap();
+        insert(operation, inode, logical, run).unwrap();
+    }
+
+    /// All extents, as readers find them.
+    fn extents(operation: &Operation<'_, Memory>, inode: &Inode) -> Vec<(u32, Stretch)> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while at < LOGICAL_END {
+            let stretch = find(operation.volume().geometry(), operation, inode, at as u32).unwrap();
+            if stretch.place != Place::Hole {
+                found.push((at as u32, stretch));
+            }
+            at += stretch.blocks;
+        }
+        found
+    }
+
+    fn written(first: u32, at: u64, blocks: u64) -> (u32, Stretch) {
+        (first, Stretch { place: Place::Written(at), blocks })
+    }
+
+    fn unwritten(first: u32, at: u64, blocks: u64) -> (u32, Stretch) {
+        (first, Stretch { place: Place::Unwritten(at), blocks })
+    }
+
+    fn firsts(items: &[Item]) -> Vec<u32> {
+        items.iter().map(|item| item.first).collect()
+    }
+
+    fn depth(inode: &Inode) -> u16 {
+        head(inode, &inode.map).unwrap().depth.get()
+    }
+
+    #[test]
+    fn an_extent_goes_on_in_file_and_volume_and_is_not_too_long() {
+        let left = item(10, 5, true, 100);
+        assert!(left.joins(&item(15, 3, true, 105)));
+        for other in [item(16, 3, true, 105), item(15, 3, true, 106), item(15, 3, false, 105), item(5, 3, true, 95)] {
+            assert!(!left.joins(&other), "{other:?}");
+        }
+        for (is_written, most) in [(true, 32_768), (false, 32_767)] {
+            let left = item(0, 30_000, is_written, 100);
+            assert!(left.joins(&item(30_000, most - 30_000, is_written, 30_100)));
+            assert!(!left.joins(&item(30_000, most - 29_999, is_written, 30_100)));
+        }
+    }
+
+    #[test]
+    fn entries_keep_numbers_of_48_bits() {
+        let mut inode = memory::inode(&memory::geometry(1), NUMBER, Kind::File);
+        let leaf = [item(1, 0x8000, true, 0x1234_5678_9ABC), item(0x9000_0000, 0x7FFF, false, 0xFFFF_FFFF_FFFF)];
+        put_items(&mut inode.map, 0, &leaf);
+        let extents: &[Extent] = entries(&inode, &inode.map).unwrap();
+        assert_eq!(extents.iter().map(Item::from).collect::<Vec<_>>(), leaf);
+        let above = [item(0, 0, true, 0x1234_5678_9ABC), item(7, 0, true, 0xFFFF_0000_0000)];
+        put_items(&mut inode.map, 3, &above);
+        let indices: &[Index] = entries(&inode, &inode.map).unwrap();
+        assert_eq!(indices.iter().map(Item::from).collect::<Vec<_>>(), above);
+        assert_eq!(depth(&inode), 3);
+    }
+
+    #[test]
+    fn blocks_join_the_extents_before_and_behind_them() {
+        with_file(|operation, inode| {
+            let mut insert = |logical, first, blocks| {
+                insert(operation, inode, logical, Run { first, blocks }).unwrap();
+                extents(operation, inode)
+            };
+            insert(2, 5000, 2);
+            assert_eq!(insert(4, 5002, 3), [written(2, 5000, 5)]);
+            insert(12, 5010, 1);
+            assert_eq!(insert(11, 5009, 1), [written(2, 5000, 5), written(11, 5009, 2)]);
+            // Behind in the file, but elsewhere; and the other way round.
+            insert(13, 6000, 1);
+            let apart = [written(2, 5000, 5), written(11, 5009, 2), written(13, 6000, 1), written(20, 6001, 1)];
+            assert_eq!(insert(20, 6001, 1), apart);
+            assert_eq!(insert(7, 5005, 4), [written(2, 5000, 11), written(13, 6000, 1), written(20, 6001, 1)]);
+            assert_eq!(inode.sectors, 8 * 13);
+            assert_eq!(end(operation, inode), Ok(21));
+        });
+    }
+
+    #[test]
+    fn what_is_written_of_an_unwritten_extent_is_split_from_it_and_joined() {
+        with_file(|operation, inode| {
+            assert_eq!(end(operation, inode), Ok(0));
+            let before = [item(8, 2, true, 4998), item(10, 10, false, 5000)];
+            put_items(&mut inode.map, 0, &before);
+            let mut mark = |logical, blocks| {
+                mark_written(operation, inode, logical, blocks)?;
+                Ok::<_, Stop>(extents(operation, inode))
+            };
+            let first = written(8, 4998, 2);
+            let middle = [first, unwritten(10, 5000, 3), written(13, 5003, 2), unwritten(15, 5005, 5)];
+            assert_eq!(mark(13, 2).unwrap(), middle);
+            assert_eq!(mark(15, 1).unwrap()[2..], [written(13, 5003, 3), unwritten(16, 5006, 4)]);
+            // From the beginning, block by block: one extent with what was written before it.
+            assert_eq!(mark(10, 1).unwrap()[..2], [written(8, 4998, 3), unwritten(11, 5001, 2)]);
+            let most = [written(8, 4998, 8), unwritten(16, 5006, 4)];
+            assert_eq!(mark(11, 2).unwrap(), most);
+            for (logical, blocks) in [(7, 1), (10, 1), (16, 5), (20, 1)] {
+                assert_eq!(
+                    mark(logical, blocks),
+                    Err(corrupt(&memory::inode(&memory::geometry(1), NUMBER, Kind::File), "an extent"))
+                );
+            }
+            assert_eq!(mark(16, 4).unwrap(), [written(8, 4998, 12)]);
+            assert_eq!(inode.sectors, 0, "it has no more blocks than before");
+        });
+    }
+
+    #[test]
+    fn a_file_with_more_extents_than_its_inode_has_room_for_gets_a_node() {
+        with_file(|operation, inode| {
+            for logical in [0, 2, 4, 6] {
+                add(operation, inode, logical);
+            }
+            assert_eq!((depth(inode), inode.sectors), (0, 4 * 8));
+            add(operation, inode, 8);
+            assert_eq!((depth(inode), inode.sectors), (1, 6 * 8));
+            assert_eq!(extents(operation, inode).len(), 5);
+            let node = path(operation, inode, 0).unwrap()[1].block;
+            assert!(operation.blocks.changes.blocks.contains_key(&node), "it goes through the log");
+            // In front of the first: the root has to know.
+            let run = operation.allocate(0, 1).unwrap();
+            let mut later = memory::inode(operation.volume().geometry(), NUMBER, Kind::File);
+            for logical in [10, 12, 14, 16, 18] {
+                add(operation, &mut later, logical);
+            }
+            insert(operation, &mut later, 5, run).unwrap();
+            assert_eq!(extents(operation, &later)[0], written(5, run.first, 1));
+            assert_eq!(firsts(&path(operation, &later, 18).unwrap()[0].items), [5]);
+        });
+    }
+
+    #[test]
+    fn what_is_appended_leaves_nodes_full_and_what_comes_between_leaves_halves() {
+        with_file(|operation, inode| {
+            let before = operation.blocks.changes.free_blocks;
+            for logical in 0..340 {
+                add(operation, inode, 2 * logical);
+            }
+            let shape = |operation: &Operation<'_, Memory>, inode: &Inode| -> Vec<(u32, usize)> {
+                let root = path(operation, inode, 0).unwrap().remove(0).items;
+                let leaf = |first: &u32| (*first, path(operation, inode, *first).unwrap()[1].items.len());
+                firsts(&root).iter().map(leaf).collect()
+            };
+            assert_eq!(shape(operation, inode), [(0, 340)]);
+            add(operation, inode, 680);
+            assert_eq!(shape(operation, inode), [(0, 340), (680, 1)]);
+            add(operation, inode, 682);
+            assert_eq!(shape(operation, inode), [(0, 340), (680, 2)]);
+            add(operation, inode, 1);
+            let items = shape(operation, inode);
+            assert_eq!(items.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [170, 171, 2]);
+            let found: Vec<u32> = extents(operation, inode).iter().map(|(first, _)| *first).collect();
+            let mut expected: Vec<u32> = (0..342).map(|logical| 2 * logical).collect();
+            expected.insert(1, 1);
+            assert_eq!(found, expected);
+            assert_eq!(inode.sectors, 8 * (343 + 3));
+            assert_eq!(before - operation.blocks.changes.free_blocks, 343 + 3);
+
+            // Of all that, nothing is left; only what the log may have of nodes does not count.
+            let nodes: Vec<u64> = firsts(&path(operation, inode, 0).unwrap()[0].items)
+                .iter()
+                .map(|first| path(operation, inode, *first).unwrap()[1].block)
+                .collect();
+            assert_eq!(remove_last(operation, inode, 0, 342, false), Ok(false));
+            assert_eq!((depth(inode), end(operation, inode), inode.sectors), (1, Ok(1), 2 * 8));
+            assert_eq!(remove_last(operation, inode, 0, 2, false), Ok(true));
+            assert_eq!((depth(inode), end(operation, inode), inode.sectors), (0, Ok(0), 0));
+            assert_eq!(operation.blocks.changes.free_blocks, before);
+            assert_eq!(operation.blocks.changes.revoked, nodes.into_iter().collect());
+        });
+    }
+
+    #[test]
+    fn a_file_is_cut_inside_an_extent() {
+        with_file(|operation, inode| {
+            for (logical, goal) in [(0, 10_000), (10, 12_000), (20, 14_000)] {
+                let run = operation.allocate(goal, 10).unwrap();
+                insert(operation, inode, logical, run).unwrap();
+            }
+            assert_eq!(remove_last(operation, inode, 14, 5, true), Ok(true));
+            assert_eq!(extents(operation, inode), [written(0, 10_000, 10), written(10, 12_000, 4)]);
+            assert_eq!(inode.sectors, 8 * 14);
+            let changes = &operation.blocks.changes;
+            assert_eq!(changes.free_blocks, -14);
+            assert_eq!(changes.freed, [(12_004, 6), (14_000, 10)].into());
+            assert_eq!(changes.revoked, (12_004..12_010).chain(14_000..14_010).collect());
+        });
+    }
+
+    /// A root, a full node and a full leaf, which has the last extents.
+    #[test]
+    fn a_full_node_above_is_split_in_its_middle() {
+        with_file(|operation, inode| {
+            let [node, leaf] = [0; 2].map(|_| operation.allocate(15_000, 1).unwrap().first);
+            let above: Vec<Item> = (0..340).map(|at| item(1000 * at, 0, true, 16_000 + u64::from(at))).collect();
+            let above: Vec<Item> =
+                above.into_iter().map(|it| if it.first == 339_000 { Item { at: leaf, ..it } } else { it }).collect();
+            let below: Vec<Item> =
+                (0..340).map(|at| item(339_000 + 2 * at, 1, true, 17_000 + 2 * u64::from(at))).collect();
+            put_node(operation, inode, node, 1, &above);
+            put_node(operation, inode, leaf, 0, &below);
+            put_items(&mut inode.map, 2, &[item(0, 0, true, node)]);
+            insert(operation, inode, 339_001, Run { first: 19_000, blocks: 1 }).unwrap();
+            assert_eq!((depth(inode), inode.sectors), (2, 3 * 8));
+            let levels = path(operation, inode, 339_001).unwrap();
+            assert_eq!(firsts(&levels[0].items), [0, 170_000]);
+            assert_eq!(firsts(&levels[1].items).last_chunk(), Some(&[339_000, 339_678]));
+            assert_eq!((levels[1].items.len(), levels[2].items.len()), (171, 340));
+            assert_eq!(levels[2].items[1], item(339_001, 1, true, 19_000));
+            assert_eq!(path(operation, inode, 339_678).unwrap()[2].items, below[339..]);
+        });
+    }
+
+    #[test]
+    fn a_node_that_lies_where_no_file_has_blocks_is_refused() {
+        with_file(|operation, inode| {
+            let all: Vec<_> = operation.mount.system().among(0..BLOCKS).collect();
+            for block in [all[1].start, all[1].end - 1] {
+                put_node(operation, inode, block, 0, &[item(0, 1, true, 19_000)]);
+                put_items(&mut inode.map, 1, &[item(0, 0, true, block)]);
+                let wrong = corrupt(inode, "where an extent node lies");
+                assert_eq!(insert(operation, inode, 5, Run { first: 18_000, blocks: 1 }), Err(wrong));
+            }
+            let block = all[1].end;
+            put_node(operation, inode, block, 0, &[item(0, 1, true, 19_000)]);
+            put_items(&mut inode.map, 1, &[item(0, 0, true, block)]);
+            assert_eq!(insert(operation, inode, 5, Run { first: 18_000, blocks: 1 }), Ok(()));
+        });
+    }
+}

@@ -5,6 +5,8 @@
 //! and inside what its parent says it covers. The entry that is followed is checked each time.
 
 mod edit;
+#[cfg(test)]
+mod tests;
 
 use core::ops::Range;
 
