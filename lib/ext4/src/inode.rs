@@ -1,5 +1,8 @@
 //! Inodes: what a file is, apart from its names and bytes.
 
+#[cfg(test)]
+mod tests;
+
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
