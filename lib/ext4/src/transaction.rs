@@ -203,3 +203,131 @@ pub(crate) fn check_room(running: &Transaction, changes: &Changes, limit: usize)
     }
     Err(Error::TooLarge.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::memory::Memory;
+
+    fn overlay() -> Overlay<Memory> {
+        Overlay { below: Memory::zeros(1000), changes: Changes::default() }
+    }
+
+    /// Changes of these blocks, with as many revokes.
+    fn changes(blocks: Range<u64>, revokes: Range<u64>) -> Changes {
+        let mut overlay = overlay();
+        for number in blocks {
+            overlay.fresh(number);
+        }
+        overlay.changes.revoked.extend(revokes);
+        overlay.changes
+    }
+
+    #[test]
+    fn freed_blocks_are_dropped_and_no_others() {
+        let mut overlay = overlay();
+        for number in 9..25 {
+            overlay.fresh(number);
+            overlay.put_data(number + 100, 12, copy_of(&ZEROS));
+        }
+        overlay.changes.free(10, 2);
+        overlay.changes.free(110, 3);
+        let left: Vec<u64> = overlay.changes.blocks.keys().copied().collect();
+        assert_eq!(left, [vec![9], (12..25).collect()].concat());
+        let left: Vec<u64> = overlay.changes.data.keys().copied().collect();
+        assert_eq!(left, [vec![109], (113..125).collect()].concat());
+    }
+
+    #[test]
+    fn freed_blocks_that_follow_each_other_are_one_stretch() {
+        let mut changes = Changes::default();
+        for (first, blocks) in [(10, 2), (12, 3), (20, 1), (16, 2)] {
+            changes.free(first, blocks);
+        }
+        assert_eq!(changes.freed, [(10, 5), (16, 2), (20, 1)].into());
+        let mut all = Transaction { number: 1, changes: Changes::default() };
+        all.changes.free(8, 2);
+        all.join(changes);
+        assert_eq!(all.changes.freed, [(8, 7), (16, 2), (20, 1)].into());
+    }
+
+    #[test]
+    fn the_log_takes_descriptors_for_254_blocks_each_and_revokes_of_509() {
+        let cases = [
+            ((0, 0), 1),
+            ((1, 0), 3),
+            ((254, 0), 256),
+            ((255, 0), 258),
+            ((0, 1), 2),
+            ((0, 509), 2),
+            ((0, 510), 3),
+            ((255, 510), 260),
+        ];
+        for ((blocks, revokes), most) in cases {
+            assert_eq!(log_blocks(blocks, revokes), most, "{blocks} and {revokes}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_changes_twice_in_a_transaction_is_logged_once() {
+        let running = Transaction { number: 1, changes: changes(0..250, 0..500) };
+        assert_eq!(running.log_blocks(&Changes::default()), 250 + 3);
+        // Of ten, four are there already.
+        assert_eq!(running.log_blocks(&changes(246..256, 0..0)), 256 + 2 + 1 + 1);
+        assert_eq!(running.log_blocks(&changes(0..4, 900..909)), 250 + 3);
+        assert_eq!(running.log_blocks(&changes(0..4, 900..910)), 250 + 4);
+        let mut joined = running.clone();
+        joined.join(changes(246..256, 900..910));
+        assert_eq!((joined.changes.blocks.len(), joined.changes.revoked.len()), (256, 510));
+    }
+
+    #[test]
+    fn changes_wait_for_a_commit_if_an_empty_transaction_has_room() {
+        let running = Transaction { number: 77, changes: changes(0..10, 0..0) };
+        let more = changes(10..18, 0..0);
+        // 18 blocks, a descriptor and the commit; without those that are there, 10.
+        assert_eq!(check_room(&running, &more, 20), Ok(()));
+        assert_eq!(check_room(&running, &more, 19), Err(Stop::Commit(77)));
+        assert_eq!(check_room(&running, &more, 10), Err(Stop::Commit(77)));
+        assert_eq!(check_room(&running, &more, 9), Err(Error::TooLarge.into()));
+    }
+
+    #[test]
+    fn what_was_just_summed_is_not_summed_again_until_it_is_made_anew() {
+        let mut overlay = overlay();
+        overlay.fresh(5)[0] = 1;
+        let is_checked = |overlay: &Overlay<Memory>| {
+            let mut is_checked = false;
+            let check = |_: &Block| {
+                is_checked = true;
+                Ok(())
+            };
+            known::find(overlay, 5).unwrap().once(Part::whole(3), check).unwrap();
+            is_checked
+        };
+        overlay.note_right(5, Part::whole(3));
+        assert!(!is_checked(&overlay));
+        overlay.edit(5).unwrap()[1] = 2;
+        assert!(!is_checked(&overlay), "who changes it sums it");
+        overlay.fresh(5);
+        assert!(is_checked(&overlay));
+        overlay.put_right(5, copy_of(&ZEROS), Part::whole(3));
+        assert!(!is_checked(&overlay));
+    }
+
+    #[test]
+    fn an_operation_sees_its_own_changes_and_else_what_is_below() {
+        let mut overlay = overlay();
+        overlay.below.edit(5)[0] = 1;
+        overlay.below.edit(6)[0] = 2;
+        overlay.edit(5).unwrap()[1] = 3;
+        overlay.put_data(7, 12, copy_of(&[4; BLOCK_BYTES]));
+        assert_eq!(overlay.block(5).unwrap()[..2], [1, 3]);
+        assert_eq!(overlay.block(6).unwrap()[..2], [2, 0]);
+        assert_eq!(overlay.block(7).unwrap()[..2], [4, 4]);
+        assert_eq!(overlay.below.block(5).unwrap()[..2], [1, 0]);
+        assert_eq!(overlay.edit(1000), Err(Stop::Need(1000)));
+    }
+}
