@@ -3,10 +3,11 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
-use crate::{Action, Block, Blocks, Format, FormatOptions, Geometry, Inode, Kind, Mount, New, Recovery, Step, Time};
-use crate::{Volume, ZEROS};
+use crate::{Action, Block, Blocks, Format, FormatOptions, Geometry, Inode, Kind, Mount, New, Recovery, Step, Stop};
+use crate::{Time, Volume, ZEROS};
 
 /// Blocks of which most are zeros.
+#[derive(Clone)]
 pub(crate) struct Memory {
     blocks: BTreeMap<u64, Box<Block>>,
     end: u64,
@@ -48,12 +49,22 @@ impl Memory {
         self.blocks.entry(number).or_insert_with(|| Box::new(ZEROS))
     }
 
+    /// Mounts it. The log has nothing that is not in its place.
     pub fn mount(&self) -> Mount {
+        self.begin().unwrap()
+    }
+
+    /// Tries to.
+    pub fn begin(&self) -> Result<Mount, Stop> {
         let volume = Volume::open(self, self.end).unwrap();
         let mut recovery = Recovery::begin(&volume, self).unwrap();
-        let step = recovery.step(volume.geometry(), self);
-        let Ok(Step::Done(recovered)) = step else { panic!("the log is not empty: {step:?}") };
-        Mount::begin(self, self.end, &recovered).unwrap()
+        let recovered = loop {
+            if let Step::Done(recovered) = recovery.step(volume.geometry(), self).unwrap() {
+                break recovered;
+            }
+        };
+        assert_eq!(recovered.writes, [], "all is in its place");
+        Mount::begin(self, self.end, &recovered)
     }
 
     /// Writes all that was changed, until it lasts.
@@ -65,6 +76,7 @@ impl Memory {
                 *self.edit(put.block) = *put.bytes;
             }
             mount.done(true);
+            mount.write_places();
         }
     }
 }
