@@ -1,5 +1,8 @@
 //! A volume that was recognised, and what can be asked of it.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
