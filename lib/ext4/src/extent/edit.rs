@@ -433,8 +433,9 @@ mod tests {
             assert_eq!(mark(15, 1).unwrap()[2..], [written(13, 5003, 3), unwritten(16, 5006, 4)]);
             // From the beginning, block by block: one extent with what was written before it.
             assert_eq!(mark(10, 1).unwrap()[..2], [written(8, 4998, 3), unwritten(11, 5001, 2)]);
-            let most = [written(8, 4998, 8), unwritten(16, 5006, 4)];
-            assert_eq!(mark(11, 2).unwrap(), most);
+            // Up to what was written behind it, then all between.
+            assert_eq!(mark(12, 1).unwrap()[1..3], [unwritten(11, 5001, 1), written(12, 5002, 4)]);
+            assert_eq!(mark(11, 1).unwrap(), [written(8, 4998, 8), unwritten(16, 5006, 4)]);
             for (logical, blocks) in [(7, 1), (10, 1), (16, 5), (20, 1)] {
                 assert_eq!(
                     mark(logical, blocks),
