@@ -32,7 +32,7 @@ fn inodes_that_the_volume_does_not_have_are_not_found() {
         assert_eq!(volume.inode(&memory, number), failed(Error::NotFound), "{number}");
     }
     assert_eq!(volume.inode(&memory, ROOT).map(|inode| inode.kind), Ok(Kind::Directory));
-    assert_eq!(Volume::open(&memory, 4095).map(drop).is_err(), true, "it has more blocks than the device");
+    assert!(Volume::open(&memory, 4095).map(drop).is_err(), "it has more blocks than the device");
 }
 
 #[test]
