@@ -383,4 +383,181 @@ mod tests {
         expected.sort();
         assert_eq!(names, expected);
     }
+
+    /// What the entries of a block are, from byte `from` of it on.
+    fn listed(directory: &Inode, block: &Block, from: usize) -> Vec<(u32, Option<Kind>, u64, Vec<u8>)> {
+        let entries = list(&geometry(), directory, 3, &block[..ENTRIES_BYTES], from).unwrap();
+        entries.into_iter().map(|entry| (entry.inode, entry.kind, entry.next, entry.name.into())).collect()
+    }
+
+    #[test]
+    fn a_block_is_what_mke2fs_writes() {
+        // The root of a volume of mke2fs with the identity 3112f7b7-a1e6-4c53-b667-f6e6a1880767.
+        let names: [(&[u8], u32); 4] = [(b".", 2), (b"..", 2), (b"lost+found", 11), (b"many", 12)];
+        let mut expected = [0; BLOCK_BYTES];
+        let head = b"\x02\0\0\0\x0C\0\x01\x02.\0\0\0\x02\0\0\0\x0C\0\x02\x02..\0\0\
+                     \x0B\0\0\0\x14\0\x0A\x02lost+found\0\0\x0C\0\0\0\xC8\x0F\x04\x02many";
+        expected[..head.len()].copy_from_slice(head);
+        expected[ENTRIES_BYTES..].copy_from_slice(b"\0\0\0\0\x0C\0\0\xDE\x06\x72\x29\xBE");
+        let identity = b"\x31\x12\xF7\xB7\xA1\xE6\x4C\x53\xB6\x67\xF6\xE6\xA1\x88\x07\x67";
+        let seed = Checksum::START.with(identity).with_u32(2).with_u32(0);
+        assert!(*new_block(seed, &names) == expected);
+        let mut directory = directory();
+        directory.checksum_seed = seed.0;
+        let content = content(&directory, 0, Found { block: &expected, known: None });
+        let Ok(Content::Entries(entries)) = content else { panic!("it has entries") };
+        assert_eq!(search(&geometry(), &directory, entries, b"many"), Ok(Some(12)));
+        assert_eq!(search(&geometry(), &directory, entries, b"man"), Ok(None));
+    }
+
+    #[test]
+    fn a_block_of_entries_has_a_tail_and_a_checksum_that_are_right() {
+        let directory = directory();
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &[named("a")]);
+        let told = |block: &Block| check_entries_sum(&directory, block);
+        assert_eq!(told(&block), Ok(()));
+        let wrong = Err(corrupt(&directory, "the checksum of a directory's block"));
+        // A name, free bytes; of the tail its inode, length, name's length, kind and sum.
+        for at in [8, 2000, 4084, 4087, 4088, 4089, 4090, 4091, 4092, 4095] {
+            block[at] ^= 1;
+            assert_eq!(told(&block), wrong, "byte {at}");
+            block[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn the_root_of_an_index_has_another_checksum_and_no_tail() {
+        let mut directory = directory();
+        let mut block = [0; BLOCK_BYTES];
+        for (has_index, logical, bytes) in [(false, 0, 4084), (false, 1, 4084), (true, 1, 4084), (true, 0, 4096)] {
+            directory.has_index = has_index;
+            fill(directory.seed(), &mut block, &[named("."), named("..")]);
+            if (has_index, logical) == (true, 0) {
+                index::begin_root(&mut block, 1);
+                index::put_branches(&directory, &mut block, index::ROOT_AT, &[index::Branch { hash: 0, block: 1 }]);
+            }
+            assert_eq!(entries_mut(&directory, logical, &mut block).len(), bytes);
+            block[0] ^= 1;
+            let is_right = |block: &Block| content(&directory, logical, Found { block, known: None }).map(drop).is_ok();
+            assert!(!is_right(&block));
+            put_sum(&directory, logical, &mut block);
+            assert!(is_right(&block), "{has_index} {logical}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_lies_is_refused() {
+        let directory = directory();
+        let put = |inode, length: u16, name_bytes, name: &[u8]| {
+            let mut block = [0; BLOCK_BYTES];
+            fill(directory.seed(), &mut block, &[named("a"), named("b")]);
+            let head = Head { inode: U32::new(inode), length: U16::new(length), name_bytes, kind: 1 };
+            block[12..20].copy_from_slice(head.as_bytes());
+            block[20..20 + name.len()].copy_from_slice(name);
+            all(&geometry(), &directory, &block[..ENTRIES_BYTES]).map(|entries| entries.len())
+        };
+        // The second of two entries: it reaches up to the block's checksum.
+        let (most, all_names) = (4072, [b'n'; 255]);
+        assert_eq!(put(5, most, 1, b"b"), Ok(2));
+        assert_eq!(put(100, most, 255, &all_names), Ok(2));
+        assert_eq!(put(0, most, 0, b""), Ok(1));
+        assert_eq!(put(0, most, 2, b"/."), Ok(1), "the name of a free entry is nothing");
+        let wrong = |what| Err(corrupt(&directory, what));
+        let lies: [(u32, u16, u8, &[u8]); 9] = [
+            (5, 0, 1, b"b"),
+            (5, 4, 0, b""),
+            (5, 8, 1, b"b"),
+            (5, 12, 5, b"names"),
+            (5, 4070, 1, b"b"),
+            (5, most + 4, 1, b"b"),
+            (5, u16::MAX, 1, b"b"),
+            (101, most, 1, b"b"),
+            (5, most, 0, b""),
+        ];
+        for (inode, length, name_bytes, name) in lies {
+            let told = put(inode, length, name_bytes, name);
+            assert_eq!(told, wrong("an entry of a directory"), "{inode} {length} {name_bytes}");
+        }
+        for name in [b"a/b", b"a\0b"] {
+            assert_eq!(put(5, most, 3, name), wrong("a name in a directory"));
+        }
+        // Fewer bytes are left than an entry's head has.
+        assert_eq!(put(5, most - 4, 1, b"b"), wrong("an entry of a directory"));
+    }
+
+    #[test]
+    fn each_entry_tells_its_kind_and_where_the_next_one_begins() {
+        let directory = directory();
+        let kinds = [0, 1, 2, 3, 4, 5, 6, 7, 8, 255];
+        let entries: Vec<Named> =
+            kinds.iter().map(|&kind| Named { inode: 50, kind, name: format!("{kind}").as_bytes().into() }).collect();
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &entries);
+        let expected = [
+            None,
+            Some(Kind::File),
+            Some(Kind::Directory),
+            Some(Kind::CharacterDevice),
+            Some(Kind::BlockDevice),
+            Some(Kind::Pipe),
+            Some(Kind::Socket),
+            Some(Kind::Link),
+            None,
+            None,
+        ];
+        // Block 3 of a directory, in entries of 12 bytes; the next block is behind the last one.
+        let base = 3 * 4096;
+        let next = (1..10).map(|number| base + 12 * number).chain([base + 4096]);
+        let expected: Vec<_> = kinds
+            .iter()
+            .zip(expected)
+            .zip(next)
+            .map(|((kind, expected), next)| (50, expected, next, format!("{kind}").into_bytes()))
+            .collect();
+        assert_eq!(listed(&directory, &block, 0), expected);
+        assert_eq!(listed(&directory, &block, 1), expected[1..]);
+        assert_eq!(listed(&directory, &block, 12), expected[1..]);
+        assert_eq!(listed(&directory, &block, 108), expected[9..]);
+        assert_eq!(listed(&directory, &block, 109), []);
+        for kind in expected.iter().filter_map(|entry| entry.1) {
+            assert_eq!(super::kind(kind.of_entry()), Some(kind));
+        }
+    }
+
+    #[test]
+    fn a_name_goes_into_the_first_gap_and_one_that_goes_leaves_its_room_to_the_one_before() {
+        let (geometry, directory) = (geometry(), directory());
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &[named("first"), named("second"), named("third")]);
+        let next = |block: &Block| -> Vec<(Vec<u8>, u64)> {
+            listed(&directory, block, 0).into_iter().map(|entry| (entry.3, entry.2 - 3 * 4096)).collect()
+        };
+        let entry = |name: &str, next| (name.as_bytes().to_vec(), next);
+        assert_eq!(next(&block), [entry("first", 16), entry("second", 32), entry("third", 4096)]);
+        // It names another inode, in its place.
+        assert_eq!(change(&geometry, &directory, &mut block[..ENTRIES_BYTES], b"second", Some((77, 2))), Ok(true));
+        let second = (77, Some(Kind::Directory), 3 * 4096 + 32, b"second".to_vec());
+        assert_eq!(listed(&directory, &block, 16)[0], second);
+        let entries = |block: &mut Block, name: &str, is_new: bool| {
+            let entries = &mut block[..ENTRIES_BYTES];
+            if is_new {
+                insert(&geometry, &directory, entries, &named(name))
+            } else {
+                change(&geometry, &directory, entries, name.as_bytes(), None)
+            }
+        };
+        assert_eq!(entries(&mut block, "second", false), Ok(true));
+        assert_eq!(next(&block), [entry("first", 32), entry("third", 4096)]);
+        // 13 bytes do not fit into 16, 8 do.
+        assert_eq!(entries(&mut block, "seconds", true), Ok(true));
+        assert_eq!(next(&block), [entry("first", 16), entry("seconds", 32), entry("third", 4096)]);
+        assert_eq!(entries(&mut block, "first", false), Ok(true));
+        assert_eq!(next(&block), [entry("seconds", 32), entry("third", 4096)]);
+        assert_eq!(entries(&mut block, "nine char", true), Ok(true));
+        assert_eq!(next(&block), [entry("seconds", 32), entry("third", 48), entry("nine char", 4096)]);
+        assert_eq!(entries(&mut block, "eight ch", true), Ok(true));
+        assert_eq!(next(&block)[0], entry("eight ch", 16), "where the first one was");
+        assert_eq!(entries(&mut block, "none", false), Ok(false));
+    }
 }

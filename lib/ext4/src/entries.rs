@@ -248,3 +248,6 @@ fn middle(all: &[(u32, Named)]) -> usize {
     };
     all.iter().take_while(fits).count()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

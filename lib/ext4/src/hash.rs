@@ -57,3 +57,34 @@ fn transform(state: &mut [u32; 4], words: [u32; 8]) {
         *word = word.wrapping_add(more);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes 0F 1E 2D 3C, 4B 5A 49 78, 97 A6 B5 C4, D3 E2 F1 01.
+    const SEED: [u32; 4] = [0x3C2D_1E0F, 0x7849_5A4B, 0xC4B5_A697, 0x01F1_E2D3];
+
+    #[test]
+    fn a_name_has_the_hash_that_e2fsprogs_gives_it() {
+        // By debugfs: dx_hash -h 1 NAME, then with -s 0f1e2d3c-4b5a-4978-97a6-b5c4d3e2f101; the
+        // same with -h 4, for bytes without a sign.
+        let names: [(&[u8], [u32; 4]); 10] = [
+            (b"a", [0xD5FA_7D7A, 0x34D6_2D06, 0xD5FA_7D7A, 0x34D6_2D06]),
+            (b"hello", [0x1746_DA32, 0x3BCE_9486, 0x1746_DA32, 0x3BCE_9486]),
+            (b"0123456789abcdef0123456789abcde", [0x370D_91DC, 0x9C91_1C2A, 0x370D_91DC, 0x9C91_1C2A]),
+            (b"0123456789abcdef0123456789abcdef", [0x3618_4620, 0xEA79_7628, 0x3618_4620, 0xEA79_7628]),
+            (b"0123456789abcdef0123456789abcdefg", [0xE457_320E, 0x61B1_DDF0, 0xE457_320E, 0x61B1_DDF0]),
+            (&[b'n'; 100], [0x13F0_5A1E, 0xA391_3F54, 0x13F0_5A1E, 0xA391_3F54]),
+            (&[b'x'; 255], [0x2AA7_169E, 0xAA8E_D47A, 0x2AA7_169E, 0xAA8E_D47A]),
+            ("größe".as_bytes(), [0xA759_A98E, 0x3436_4844, 0x10EA_F0CC, 0x666D_9206]),
+            (&[0xC3, 0xBF].repeat(40), [0x1EEA_5D8C, 0x9585_E084, 0xE663_4D8E, 0xF75B_BCBA]),
+            (b"\xFF\x80\xFE\x81", [0xD328_57E6, 0x0D68_14EA, 0xF7FF_A59E, 0x2ED1_A0EE]),
+        ];
+        for (name, expected) in names {
+            let hashes = [([0; 4], false), (SEED, false), ([0; 4], true), (SEED, true)]
+                .map(|(seed, is_unsigned)| half_md4(name, seed, is_unsigned));
+            assert_eq!(hashes, expected, "{name:?}");
+        }
+    }
+}

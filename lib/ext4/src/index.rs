@@ -196,3 +196,6 @@ pub(crate) fn node<'a>(directory: &Inode, block: &'a Block, at: usize) -> Result
     }
     Ok(Node { first, rest })
 }
+
+#[cfg(test)]
+mod tests;

@@ -403,3 +403,6 @@ impl<B: Blocks> Operation<'_, B> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
