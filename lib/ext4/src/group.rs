@@ -148,3 +148,159 @@ pub(crate) fn encode(geometry: &Geometry, number: u32, block: &mut Block, group:
     let sum = sum(Checksum(geometry.checksum_seed), number, bytes);
     bytes[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+
+    use super::*;
+
+    /// A group whose descriptor is behind those of three others, in the second block of them.
+    const NUMBER: u32 = 67;
+    const AT: usize = 3 * 64;
+    const BLOCKS: u64 = 0x5_0000_4000;
+    const INODES: u32 = 2048;
+    /// Blocks of 2048 inodes of 256 bytes.
+    const TABLE: u64 = 128;
+
+    fn geometry() -> Geometry {
+        Geometry {
+            blocks: BLOCKS,
+            inodes: 200 * INODES,
+            groups: 200,
+            inodes_per_group: INODES,
+            inode_bytes: 256,
+            hash_seed: [0; 4],
+            is_hash_unsigned: false,
+            needs_recovery: false,
+            checksum_seed: 77,
+        }
+    }
+
+    /// A block with a descriptor whose numbers stand where the format has them; `changes` are other
+    /// bytes of it. Its checksum is right.
+    fn block(changes: &[(usize, &[u8])]) -> Box<Block> {
+        let fields: [(usize, &[u8]); 15] = [
+            (0x00, &0x11_2233u32.to_le_bytes()),
+            (0x04, &0x44_5566u32.to_le_bytes()),
+            (0x08, &0x77_8899u32.to_le_bytes()),
+            (0x0C, &0x7001u16.to_le_bytes()),
+            (0x0E, &0x0702u16.to_le_bytes()),
+            (0x10, &0x0103u16.to_le_bytes()),
+            (0x12, &0x0004u16.to_le_bytes()),
+            (0x18, &0xA1A2u16.to_le_bytes()),
+            (0x1A, &0xB1B2u16.to_le_bytes()),
+            (0x1C, &0x0305u16.to_le_bytes()),
+            (0x20, &4u32.to_le_bytes()),
+            (0x24, &3u32.to_le_bytes()),
+            (0x28, &2u32.to_le_bytes()),
+            (0x38, &0xA3A4u16.to_le_bytes()),
+            (0x3A, &0xB3B4u16.to_le_bytes()),
+        ];
+        let mut block = Box::new([0x5A; BLOCK_BYTES]);
+        block[AT..AT + 64].fill(0);
+        for (at, bytes) in fields.iter().chain(changes) {
+            block[AT + at..][..bytes.len()].copy_from_slice(bytes);
+        }
+        let sum = sum(Checksum(geometry().checksum_seed), NUMBER, &block[AT..AT + 64]);
+        block[AT + CHECKSUM_AT..][..2].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    fn decoded(block: &Block, number: u32) -> Result<Group, Stop> {
+        decode(&geometry(), number, Found { block, known: None })
+    }
+
+    fn what_is_wrong(changes: &[(usize, &[u8])]) -> Option<&'static str> {
+        match decoded(&block(changes), NUMBER) {
+            Ok(_) => None,
+            Err(Stop::Failed(Error::Corrupt { what, at: 67 })) => Some(what),
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+
+    fn expected() -> Group {
+        Group {
+            block_bitmap: 0x4_0011_2233,
+            inode_bitmap: 0x3_0044_5566,
+            inode_table: 0x2_0077_8899,
+            free_blocks: 0x7001,
+            free_inodes: 0x0702,
+            directories: 0x0103,
+            unused_inodes: 0x0305,
+            flags: 4,
+            block_bitmap_sum: 0xA3A4_A1A2,
+            inode_bitmap_sum: 0xB3B4_B1B2,
+        }
+    }
+
+    #[test]
+    fn a_block_has_sixty_four_descriptors_and_the_first_is_behind_the_super_block() {
+        assert_eq!([0, 63, 64, 127, 128, 1000].map(descriptor_block), [1, 1, 2, 2, 3, 16]);
+        assert_eq!(table_blocks(&geometry()), TABLE);
+    }
+
+    #[test]
+    fn a_descriptor_has_both_halves_of_its_numbers() {
+        assert_eq!(decoded(&block(&[]), NUMBER), Ok(expected()));
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_this_groups_or_not_whole_is_refused() {
+        let mut wrong = block(&[]);
+        let refusal = |number| Err(Error::corrupt("a group descriptor's checksum", number));
+        assert_eq!(decoded(&wrong, 3), refusal(3), "it is another group's");
+        wrong[AT + 63] ^= 1;
+        assert_eq!(decoded(&wrong, NUMBER), refusal(67));
+    }
+
+    #[test]
+    fn the_parts_of_a_group_are_inside_the_volume() {
+        const WRONG: Option<&str> = Some("where a group's parts lie");
+        let at = |low: usize, number: u64| {
+            let (low_half, high_half) = ((number as u32).to_le_bytes(), ((number >> 32) as u32).to_le_bytes());
+            what_is_wrong(&[(low, &low_half), (low + 0x20, &high_half)])
+        };
+        for (low, blocks) in [(0x00, 1), (0x04, 1), (0x08, TABLE)] {
+            let last = BLOCKS - blocks;
+            assert_eq!([1, last - 1, last].map(|number| at(low, number)), [None; 3], "{low:#x}");
+            assert_eq!([0, last + 1, BLOCKS, BLOCKS + 1, u64::MAX].map(|number| at(low, number)), [WRONG; 5]);
+        }
+    }
+
+    #[test]
+    fn a_group_has_no_more_free_than_it_has() {
+        const WRONG: Option<&str> = Some("the counts of a group");
+        for (low, high, most) in [
+            (0x0C, 0x2C, 32_768),
+            (0x0E, 0x2E, INODES as u16),
+            (0x10, 0x30, INODES as u16),
+            (0x1C, 0x32, INODES as u16),
+        ] {
+            let count = |number: u16| what_is_wrong(&[(low, &number.to_le_bytes())]);
+            assert_eq!([0, most - 1, most, most + 1].map(count), [None, None, None, WRONG], "{low:#x}");
+            assert_eq!(what_is_wrong(&[(high, &[1])]), WRONG, "the high half at {high:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_all_else_of_the_block_stays() {
+        let mut block = block(&[]);
+        let before = block.clone();
+        let group = Group {
+            free_blocks: 0x8000,
+            free_inodes: 0x0708,
+            directories: 0x0201,
+            unused_inodes: 0x0605,
+            flags: 3,
+            block_bitmap_sum: 0xC1C2_C3C4,
+            inode_bitmap_sum: 0xD1D2_D3D4,
+            ..expected()
+        };
+        encode(&geometry(), NUMBER, &mut block, &group);
+        assert_eq!(decoded(&block, NUMBER), Ok(group));
+        assert!(block[..AT] == before[..AT] && block[AT + 64..] == before[AT + 64..]);
+        encode(&geometry(), NUMBER, &mut block, &expected());
+        assert!(block == before);
+    }
+}

@@ -126,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_known_until_something_was_right_and_when_another_block_came() {
+        let known = Known::default();
+        assert!(known.is_nothing());
+        assert!(is_checked(Some(&known), Part::of(64, 64)) && !known.is_nothing());
+        known.clear();
+        assert!(known.is_nothing());
+    }
+
+    #[test]
     fn what_is_wrong_is_checked_again() {
         let known = Known::default();
         let found = Found { block: &BLOCK, known: Some(&known) };

@@ -44,6 +44,8 @@ mod operation;
 mod orphans;
 mod super_block;
 mod system;
+#[cfg(test)]
+mod testing;
 mod transaction;
 mod volume;
 mod xattr;

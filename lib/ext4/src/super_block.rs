@@ -330,3 +330,181 @@ pub(crate) enum Change {
         now: u32,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Blocks;
+    use crate::testing::{Memory, options};
+
+    const BLOCKS: u64 = 2048;
+
+    /// A right super block with a change, and the checksum of that.
+    fn changed(change: impl FnOnce(&mut SuperBlock)) -> Block {
+        let mut block = *Memory::formatted(BLOCKS).block(0).unwrap();
+        let bytes = &mut block[OFFSET..OFFSET + BYTES];
+        change(SuperBlock::mut_from_bytes(bytes).unwrap());
+        let sum = Checksum::START.with(&bytes[..BYTES - 4]).0;
+        bytes[BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    fn decoded(change: impl FnOnce(&mut SuperBlock)) -> Result<Geometry, Stop> {
+        Geometry::decode(&changed(change), 1 << 50)
+    }
+
+    fn corrupt<T>(what: &'static str) -> Result<T, Stop> {
+        Err(Error::corrupt(what, 0))
+    }
+
+    #[test]
+    fn what_is_no_super_block_or_has_a_wrong_checksum_is_refused() {
+        assert_eq!(decoded(|it| it.magic = U16::new(0xEF51)), Err(Error::NotExt4.into()));
+        let wrong = corrupt("the super block's checksum");
+        assert_eq!(decoded(|it| it.checksum_type = 2), wrong);
+        let mut block = changed(|_| {});
+        block[OFFSET + 0x78] ^= 1;
+        assert_eq!(Geometry::decode(&block, BLOCKS), wrong);
+    }
+
+    #[test]
+    fn sizes_that_are_others_here_are_refused_by_name() {
+        type Change = fn(&mut SuperBlock);
+        let cases: [(&str, u64, Change); 14] = [
+            ("revision", 0, |it| it.revision = U32::new(0)),
+            ("log_block_size", 0, |it| it.log_block_size = U32::new(0)),
+            ("log_cluster_size", 6, |it| it.log_cluster_size = U32::new(6)),
+            ("first_data_block", 1, |it| it.first_data_block = U32::new(1)),
+            ("blocks_per_group", 8192, |it| it.blocks_per_group = U32::new(8192)),
+            ("clusters_per_group", 8192, |it| it.clusters_per_group = U32::new(8192)),
+            ("descriptor size", 32, |it| it.descriptor_bytes = U16::new(32)),
+            ("journal's inode", 12, |it| it.journal_inode = U32::new(12)),
+            ("journal's device", 1, |it| it.journal_device = U32::new(1)),
+            ("inode size", 128, |it| it.inode_bytes = U16::new(128)),
+            ("inode size", 8192, |it| it.inode_bytes = U16::new(8192)),
+            ("inode size", 384, |it| it.inode_bytes = U16::new(384)),
+            ("inode size", 96, |it| it.inode_bytes = U16::new(96)),
+            ("inode size", 0, |it| it.inode_bytes = U16::new(0)),
+        ];
+        for (name, value, change) in cases {
+            assert_eq!(decoded(change), Err(Error::Refused(Refusal::Size(name, value)).into()), "{name}");
+        }
+        for bytes in [256, 512, 4096] {
+            assert_eq!(decoded(|it| it.inode_bytes = U16::new(bytes)).unwrap().inode_bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn a_volume_is_no_larger_than_its_device_and_than_its_descriptors() {
+        let of = |blocks: u64| {
+            decoded(|it| {
+                it.blocks_count_low = U32::new(blocks as u32);
+                it.blocks_count_high = U32::new((blocks >> 32) as u32);
+                let groups = blocks.div_ceil(GROUP_BLOCKS) as u32;
+                it.inodes_per_group = U32::new(16);
+                it.inodes_count = U32::new(groups.wrapping_mul(16));
+            })
+        };
+        let wrong = corrupt("the number of blocks");
+        assert_eq!([0, 1, 2].map(of), [wrong.clone(), wrong.clone(), wrong.clone()]);
+        let large = 0x2_0001_8001;
+        for (blocks, groups) in [(3, 1), (32_768, 1), (32_769, 2), (65 * 32_768, 65), (large, 0x4_0004)] {
+            let geometry = of(blocks).unwrap();
+            assert_eq!((geometry.blocks, geometry.groups), (blocks, groups));
+        }
+        assert_eq!(of(1 << 48), wrong);
+        let device = Geometry::decode(&changed(|_| {}), BLOCKS - 1);
+        let refusal = Refusal::Device { blocks: BLOCKS - 1, volume: BLOCKS };
+        assert_eq!(device, Err(Error::Refused(refusal).into()));
+    }
+
+    #[test]
+    fn counts_of_inodes_fit_each_other() {
+        // Of a volume with two groups.
+        let of = |per_group: u32, inodes: u32, first: u32| {
+            decoded(|it| {
+                it.blocks_count_low = U32::new(65_536);
+                it.inodes_per_group = U32::new(per_group);
+                it.inodes_count = U32::new(inodes);
+                it.first_inode = U32::new(first);
+            })
+        };
+        let per_group = corrupt("inodes of a group");
+        assert_eq!(of(0, 0, 11), per_group);
+        assert_eq!(of(1000, 2000, 11), per_group, "the last block of the table is not full");
+        assert_eq!(of(32_784, 65_568, 11), per_group, "more than a bitmap has bits");
+        let inodes = corrupt("the number of inodes");
+        for (count, first) in [(2047, 11), (1024, 11), (2049, 11), (2048, 10), (2048, 2049), (2047, 2048)] {
+            assert_eq!(of(1024, count, first), inodes, "{count} from {first} on");
+        }
+        for (per_group, first) in [(16, 11), (1024, 2048), (32_768, 11)] {
+            let geometry = of(per_group, 2 * per_group, first).unwrap();
+            assert_eq!((geometry.inodes_per_group, geometry.inodes), (per_group, 2 * per_group));
+        }
+    }
+
+    #[test]
+    fn checksums_start_from_the_uuid_or_from_what_stands_there() {
+        let uuid = options(BLOCKS).uuid;
+        let seed = |change: fn(&mut SuperBlock)| decoded(change).unwrap().checksum_seed;
+        assert_eq!(seed(|it| it.checksum_seed = U32::new(99)), Checksum::START.with(&uuid).0);
+        let has_seed = |it: &mut SuperBlock| {
+            it.checksum_seed = U32::new(99);
+            it.incompat |= U32::new(feature::CSUM_SEED);
+        };
+        assert_eq!(seed(has_seed), 99);
+    }
+
+    #[test]
+    fn a_super_block_says_how_names_are_hashed_and_whether_to_recover() {
+        let of = |flags: u32, recover: u32| {
+            let geometry = decoded(|it| {
+                it.flags = U32::new(flags);
+                it.incompat |= U32::new(recover);
+            });
+            geometry.map(|geometry| (geometry.is_hash_unsigned, geometry.needs_recovery)).unwrap()
+        };
+        assert_eq!([of(0, 0), of(1, 0), of(2, 0)], [(false, false), (false, false), (true, false)]);
+        assert_eq!(of(1, feature::RECOVER), (false, true));
+    }
+
+    #[test]
+    fn a_writer_is_told_what_the_volume_has() {
+        type Change = fn(&mut SuperBlock);
+        let of = |change: Change| Settings::decode(&changed(change)).unwrap();
+        let all = of(|_| {});
+        assert!(all.has_xattrs && all.has_index && all.has_many_links && all.is_sparse);
+        let without: [(Change, Settings); 4] = [
+            (|it| it.compat &= U32::new(!0x8), Settings { has_xattrs: false, ..all.clone() }),
+            (|it| it.compat &= U32::new(!0x20), Settings { has_index: false, ..all.clone() }),
+            (|it| it.ro_compat &= U32::new(!0x20), Settings { has_many_links: false, ..all.clone() }),
+            (|it| it.ro_compat &= U32::new(!0x1), Settings { is_sparse: false, ..all.clone() }),
+        ];
+        for (change, expected) in without {
+            assert_eq!(of(change), expected);
+        }
+        let refused = Settings::decode(&changed(|it| it.compat |= U32::new(0x200)));
+        assert_eq!(refused, Err(Error::Refused(Refusal::Has("sparse_super2")).into()));
+    }
+
+    #[test]
+    fn a_new_inode_has_as_many_bytes_as_the_volume_wants_if_they_have_room() {
+        let extra = |bytes: u16| Settings::decode(&changed(|it| it.want_extra_bytes = U16::new(bytes))).unwrap();
+        for (wanted, given) in [(0, 32), (28, 32), (32, 32), (33, 32), (36, 36), (128, 128), (132, 32)] {
+            assert_eq!(extra(wanted).extra_bytes, given, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_clean_volume_has_both_halves_of_its_free_blocks_in_one_sector() {
+        let mut block = changed(|it| it.incompat |= U32::new(feature::RECOVER));
+        let before = block;
+        change(&mut block, &Change::Clean { free_blocks: 0x3_8765_4321, free_inodes: 1234, now: 5678 });
+        let bytes = &block[OFFSET..OFFSET + BYTES];
+        let it = SuperBlock::ref_from_bytes(bytes).unwrap();
+        assert_eq!((it.free_blocks_low.get(), it.free_blocks_high.get()), (0x8765_4321, 3));
+        assert_eq!((it.free_inodes.get(), it.write_time.get()), (1234, 5678));
+        assert!(!Geometry::decode(&block, BLOCKS).unwrap().needs_recovery, "its checksum is right");
+        assert!(block[OFFSET + SECTOR..] == before[OFFSET + SECTOR..]);
+    }
+}

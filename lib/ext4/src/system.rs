@@ -67,3 +67,108 @@ fn head(geometry: &Geometry, settings: &Settings, number: u32) -> Option<Range<u
     let first = u64::from(number) * GROUP_BLOCKS;
     Some(first..(first + 1 + descriptors + u64::from(settings.reserved_descriptor_blocks)).min(geometry.blocks))
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::testing::Memory;
+
+    /// Sixty-five groups, of which the last has two blocks: descriptors take two blocks too.
+    fn geometry() -> Geometry {
+        Geometry {
+            blocks: 64 * GROUP_BLOCKS + 2,
+            inodes: 65 * 16,
+            groups: 65,
+            inodes_per_group: 16,
+            inode_bytes: 256,
+            hash_seed: [0; 4],
+            is_hash_unsigned: false,
+            needs_recovery: false,
+            checksum_seed: 1,
+        }
+    }
+
+    fn settings(is_sparse: bool, reserved_descriptor_blocks: u16) -> Settings {
+        Settings {
+            first_inode: 11,
+            has_xattrs: true,
+            has_index: true,
+            has_many_links: true,
+            hash: 1,
+            extra_bytes: 32,
+            last_orphan: 0,
+            reserved_descriptor_blocks,
+            is_sparse,
+        }
+    }
+
+    #[test]
+    fn copies_of_the_super_block_are_in_groups_0_and_1_and_powers_of_3_5_and_7_or_in_all() {
+        let with = |is_sparse| -> Vec<u32> {
+            (0..65).filter(|group| head(&geometry(), &settings(is_sparse, 0), *group).is_some()).collect()
+        };
+        assert_eq!(with(true), [0, 1, 3, 5, 7, 9, 25, 27, 49]);
+        assert_eq!(with(false), (0..65).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_head_of_a_group_has_super_block_descriptors_and_what_is_kept_for_more() {
+        let of = |group, reserved| head(&geometry(), &settings(false, reserved), group);
+        assert_eq!(of(0, 0), Some(0..3));
+        assert_eq!(of(3, 0), Some(98_304..98_307));
+        assert_eq!(of(3, 100), Some(98_304..98_407));
+        assert_eq!(of(64, 100), Some(2_097_152..2_097_154), "no further than the volume");
+    }
+
+    #[test]
+    fn what_is_among_blocks_has_no_block_besides_them() {
+        let system = System(vec![5..10, 20..30]);
+        let among = |blocks: Range<u64>| system.among(blocks).collect::<Vec<_>>();
+        assert_eq!(among(0..100), [5..10, 20..30]);
+        assert_eq!(among(9..21), [9..10, 20..21]);
+        assert_eq!(among(22..24), [22..24]);
+        for nothing in [0..5, 10..20, 30..40] {
+            assert_eq!(among(nothing.clone()), []);
+            assert!(!system.has(nothing));
+        }
+        assert!(system.has(4..6) && system.has(9..10) && system.has(29..30));
+    }
+
+    #[test]
+    fn a_block_that_is_two_things_is_corrupt() {
+        let group = Group {
+            block_bitmap: 100,
+            inode_bitmap: 101,
+            inode_table: 102,
+            free_blocks: 0,
+            free_inodes: 0,
+            directories: 0,
+            unused_inodes: 0,
+            flags: 0,
+            block_bitmap_sum: 0,
+            inode_bitmap_sum: 0,
+        };
+        let new = |group: Group, journal: &[u64]| System::new(&geometry(), &settings(true, 0), &[group], journal);
+        // The table of sixteen inodes of 256 bytes has one block.
+        assert_eq!(new(group, &[200, 103, 201]).unwrap().0, [0..3, 100..104, 200..202]);
+        let wrong = Error::corrupt("where the groups' parts lie", 0);
+        for journal in [100, 102, 2] {
+            assert_eq!(new(group, &[journal]).err(), Some(wrong));
+        }
+        assert_eq!(new(Group { inode_bitmap: 100, ..group }, &[]).err(), Some(wrong));
+    }
+
+    #[test]
+    fn of_a_new_volume_all_is_a_files_but_heads_bitmaps_tables_and_journal() {
+        // Of dumpe2fs: super block and descriptors, then bitmaps and tables of both groups.
+        let memory = Memory::formatted(65_536);
+        let mount = memory.mount();
+        let journal = memory.recover().unwrap().places;
+        let (first, behind) = (journal[0], journal[0] + 4096);
+        let ranges: Vec<_> = mount.system().among(0..65_536).collect();
+        assert_eq!(ranges, [0..4102, first..behind, 32_768..32_770]);
+        assert_eq!(first, 4107, "behind the root directory and /lost+found");
+    }
+}
