@@ -302,3 +302,102 @@ impl Content {
 const _: () = assert!(MAP_BYTES == 15 * size_of::<U32>());
 const _: () = assert!(LOST_FOUND as u64 <= BLOCK_BYTES as u64 / INODE_BYTES);
 const _: () = assert!(layout::BLOCKS_MAX <= 1 << 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Blocks;
+    use crate::group::decode;
+    use crate::known::Found;
+    use crate::testing::{Memory, options};
+
+    /// Seventy groups, of which the last has 5000 blocks. What is expected of it mkfs.ext4 made too.
+    const BLOCKS: u64 = 69 * GROUP_BLOCKS + 5000;
+
+    fn content(blocks: u64) -> Content {
+        Content::new(Layout::new(blocks).unwrap(), &options(blocks))
+    }
+
+    fn set_bits(bitmap: &Block) -> u32 {
+        bitmap.iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    #[test]
+    fn the_super_block_counts_as_that_of_mkfs_ext4() {
+        let it = content(BLOCKS).super_block_of(0);
+        assert_eq!((it.inodes_count.get(), it.free_inodes.get()), (566_720, 566_709));
+        assert_eq!((it.blocks_count_low.get(), it.blocks_count_high.get()), (2_265_992, 0));
+        assert_eq!((it.free_blocks_low.get(), it.free_blocks_high.get()), (2_214_016, 0));
+        assert_eq!((it.overhead.get(), it.inodes_per_group.get()), (51_971, 8096));
+        assert_eq!(it.max_mount_count.get(), 0xFFFF, "it is not checked by how often it is mounted");
+        let (high, low) = (it.journal_blocks[15].get(), it.journal_blocks[16].get());
+        assert_eq!((high, low), (0, 16_384 * 4096), "the bytes of the journal");
+        let it = content(2048).super_block_of(0);
+        assert_eq!((it.inodes_count.get(), it.free_inodes.get()), (2048, 2037));
+        assert_eq!((it.free_blocks_low.get(), it.overhead.get()), (887, 1156));
+    }
+
+    #[test]
+    fn the_largest_volume_has_the_33rd_bit_of_its_blocks() {
+        let it = content(layout::BLOCKS_MAX).super_block_of(0);
+        assert_eq!((it.blocks_count_low.get(), it.blocks_count_high.get()), (0, 1));
+        let (high, low) = (it.journal_blocks[15].get(), it.journal_blocks[16].get());
+        assert_eq!((high, low), (0, 512 << 20));
+    }
+
+    #[test]
+    fn times_behind_2106_have_a_high_byte() {
+        let options = FormatOptions { now_seconds: 0x1_0400_0005, ..options(2048) };
+        let it = Content::new(Layout::new(2048).unwrap(), &options).super_block_of(0);
+        for low in [it.make_time, it.write_time, it.last_check] {
+            assert_eq!(low.get(), 0x0400_0005);
+        }
+        assert_eq!(it.times_high, [1, 0, 1, 1, 0, 0, 0, 0]);
+    }
+
+    /// Of groups: where the bitmaps and the inodes are, free blocks and inodes, flags.
+    #[test]
+    fn descriptors_are_those_of_mkfs_ext4() {
+        let (memory, content) = (Memory::formatted(BLOCKS), content(BLOCKS));
+        let volume = memory.volume();
+        let expected = [
+            // Here the journal's 16,384 blocks are in the first group; mkfs.ext4 has them in another.
+            (0, (3, 19, 35), (24_632 - 16_384, 8085), 0x4),
+            (1, (4, 20, 541), (32_765, 8096), 0x7),
+            (16, (524_288, 524_304, 524_320), (24_640, 8096), 0x5),
+            (17, (524_289, 524_305, 524_826), (32_768, 8096), 0x7),
+            (63, (1_572_879, 1_572_895, 1_580_486), (32_768, 8096), 0x7),
+            (64, (2_097_152, 2_097_158, 2_097_164), (29_720, 8096), 0x5),
+            (68, (2_097_156, 2_097_162, 2_099_188), (32_768, 8096), 0x7),
+            (69, (2_097_157, 2_097_163, 2_099_694), (5000, 8096), 0x5),
+        ];
+        for (number, parts, free, flags) in expected {
+            let block = content.descriptors(number / DESCRIPTORS_OF_BLOCK);
+            let group = decode(volume.geometry(), number, Found { block: &block, known: None }).unwrap();
+            assert_eq!((group.block_bitmap, group.inode_bitmap, group.inode_table), parts, "group {number}");
+            assert_eq!((group.free_blocks, group.free_inodes), free, "group {number}");
+            assert_eq!((group.flags, group.unused_inodes), (flags, group.free_inodes), "group {number}");
+            assert_eq!(group.directories, if number == 0 { 2 } else { 0 });
+            if flags & group::FLAG_NO_BLOCKS == 0 {
+                let bitmap = memory.block(group.block_bitmap).unwrap();
+                assert_eq!(GROUP_BLOCKS as u32 - set_bits(bitmap), group.free_blocks, "group {number}");
+                assert_eq!(group.block_bitmap_sum, content.seed.with(bitmap).0, "group {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bitmap_has_the_bits_of_what_is_taken_and_of_what_is_behind_the_volume() {
+        let content = content(BLOCKS);
+        let taken = |group| {
+            let bitmap = content.block_bitmap(group);
+            move |bit: usize| bitmap[bit / 8] >> (bit % 8) & 1 != 0
+        };
+        let (first, flex, last) = (taken(0), taken(16), taken(69));
+        assert!((0..8136 + 16_384).all(&first) && !(8136 + 16_384..32_768).any(&first));
+        assert!((0..8128).all(&flex) && !(8128..32_768).any(&flex));
+        assert!((5000..32_768).all(&last) && !(0..5000).any(&last));
+        let inodes = content.inode_bitmap();
+        assert_eq!(set_bits(&inodes), 11 + 32_768 - 8096);
+    }
+}

@@ -192,6 +192,54 @@ mod tests {
         assert_eq!(groups, [0, 1, 3, 5, 7, 9, 25, 27, 49, 81, 125, 243, 343, 625, 729, 2187, 2401]);
     }
 
+    #[test]
+    fn sizes_are_those_of_mkfs_ext4() {
+        // Blocks; then inodes of a group, blocks of descriptors and of the journal, free blocks.
+        let expected = [
+            (2048, (2048, 1, 1024, 887)),
+            (32_767, (32_768, 1, 1024, 29_686)),
+            (32_768, (32_768, 1, 4096, 26_615)),
+            (131_071, (32_768, 1, 4096, 118_764)),
+            (131_072, (8192, 1, 4096, 124_909)),
+            (2_265_992, (8096, 2, 16_384, 2_214_016)),
+            (4_194_304, (8192, 2, 32_768, 4_095_706)),
+        ];
+        for (blocks, sizes) in expected {
+            let layout = Layout::new(blocks).unwrap();
+            let free: u64 = (0..layout.groups).map(|group| layout.free_blocks(group)).sum();
+            let journal = layout.journal.end - layout.journal.start;
+            assert_eq!((layout.inodes_per_group, layout.descriptor_blocks, journal, free), sizes, "{blocks}");
+        }
+    }
+
+    #[test]
+    fn a_journal_without_room_in_group_0_has_the_groups_from_10_on() {
+        assert_eq!(Layout::new(2_265_992).unwrap().journal, 8136..8136 + 16_384);
+        assert_eq!(Layout::new(4_194_304).unwrap().journal, 327_680..360_448);
+    }
+
+    #[test]
+    fn a_journal_that_fills_group_0_to_its_end_is_there() {
+        let mut layout = Layout::new(2048).unwrap();
+        // All but what is in front of the journal and the journal itself.
+        layout.blocks = layout.lost_found().end + 1024;
+        assert_eq!(layout.find_journal(), layout.blocks - 1024..layout.blocks);
+    }
+
+    #[test]
+    fn groups_without_anything_but_their_head_are_untouched() {
+        let untouched = |blocks| -> Vec<u32> {
+            let layout = Layout::new(blocks).unwrap();
+            (0..layout.groups).filter(|group| layout.is_untouched(*group)).collect()
+        };
+        // The first of each sixteen has parts; the last has bits behind the volume's end.
+        assert_eq!(untouched(2048), []);
+        assert_eq!(untouched(18 * GROUP_BLOCKS), (1..16).collect::<Vec<_>>());
+        assert_eq!(untouched(19 * GROUP_BLOCKS), (1..16).chain([17]).collect::<Vec<_>>());
+        let large: Vec<u32> = untouched(4_194_304).into_iter().filter(|group| *group < 16).collect();
+        assert_eq!(large, [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15], "group 10 is the journal");
+    }
+
     /// All stretches of the volume, each inside its group, in order, none over another.
     #[test]
     fn nothing_lies_over_anything_else() {

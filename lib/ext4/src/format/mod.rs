@@ -237,3 +237,86 @@ impl Iterator for Format {
         Some(Action::Write { block, bytes })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::ops::Range;
+
+    use super::*;
+    use crate::super_block::{GROUP_BLOCKS, OFFSET};
+    use crate::testing::options;
+
+    fn written(options: &FormatOptions) -> Vec<u64> {
+        let blocks = Format::new(options).unwrap().filter_map(|action| match action {
+            Action::Write { block, .. } => Some(block),
+            _ => None,
+        });
+        blocks.collect()
+    }
+
+    /// The stretches that get zeros.
+    fn zeroed(options: &FormatOptions) -> Vec<Range<u64>> {
+        let stretches = Format::new(options).unwrap().filter_map(|action| match action {
+            Action::Zero { first, blocks } => Some(first..first + blocks),
+            _ => None,
+        });
+        stretches.collect()
+    }
+
+    #[test]
+    fn all_copies_of_super_block_and_descriptors_are_written() {
+        // Seventy groups, whose descriptors take two blocks.
+        let written = written(&options(69 * GROUP_BLOCKS + 5000));
+        let is_written = |block: u64| written.contains(&block);
+        for group in 0..70 {
+            let first = group * GROUP_BLOCKS;
+            let has_copy = [0, 1, 3, 5, 7, 9, 25, 27, 49].contains(&group);
+            // In the first of sixteen groups without a copy its bitmaps begin.
+            let begins = has_copy || group % 16 == 0;
+            assert_eq!(is_written(first), begins, "group {group}");
+            assert_eq!([1, 2].map(|at| is_written(first + at)), [has_copy; 2], "group {group}");
+        }
+    }
+
+    #[test]
+    fn a_copy_says_of_which_group_it_is() {
+        let mut groups = vec![];
+        for action in Format::new(&options(4 * GROUP_BLOCKS)).unwrap() {
+            if let Action::Write { block, bytes } = action
+                && block > 0
+                && bytes[0x38..0x3A] == [0x53, 0xEF]
+            {
+                assert_eq!(u64::from(bytes[0x5A]) * GROUP_BLOCKS, block);
+                groups.push(bytes[0x5A]);
+            }
+        }
+        assert_eq!(groups, [1, 3]);
+        assert_eq!(Format::new(&options(4 * GROUP_BLOCKS)).unwrap().blocks(), 4 * GROUP_BLOCKS);
+        // A last group that has no room is left out.
+        assert_eq!(Format::new(&options(4 * GROUP_BLOCKS + 20)).unwrap().blocks(), 4 * GROUP_BLOCKS);
+    }
+
+    #[test]
+    fn inodes_and_log_get_zeros_where_they_get_no_bytes_and_only_on_a_device_with_others() {
+        let small = options(FormatError::BLOCKS_MIN);
+        assert_eq!(zeroed(&small), []);
+        // Super block, descriptors, two bitmaps; 128 blocks of inodes, of which the first has bytes;
+        // root directory and /lost+found; the journal.
+        let small = FormatOptions { is_zero: false, ..small };
+        assert_eq!(zeroed(&small), [5..132, 138..1161]);
+        let two = FormatOptions { is_zero: false, ..options(2 * GROUP_BLOCKS) };
+        assert_eq!(zeroed(&two), [7..2054, 2054..4102, 4108..8203]);
+    }
+
+    #[test]
+    fn the_super_block_comes_last_and_the_mark_first() {
+        let mut first = Vec::new();
+        for action in Format::new(&options(FormatError::BLOCKS_MIN)).unwrap() {
+            if let Action::Write { block: 0, bytes } = action {
+                first.push((is_unfinished(&bytes), bytes[OFFSET + 0x38..][..2] == [0x53, 0xEF]));
+            }
+        }
+        assert_eq!(first, [(true, false), (true, true), (false, true)]);
+    }
+}
