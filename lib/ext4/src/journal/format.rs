@@ -361,3 +361,226 @@ impl Log {
         put_sum(&mut block[..SUPER_BLOCK_BYTES], SUPER_BLOCK_SUM_AT, Checksum::START);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: [u8; 16] = *b"fedcba9876543210";
+    const SEQUENCE: u32 = 0x8000_0001;
+
+    fn log(has_wide_numbers: bool) -> Log {
+        let seed = Checksum::START.with(&UUID).0;
+        Log { blocks: 1024, first: 1, start: None, sequence: SEQUENCE, seed, has_wide_numbers }
+    }
+
+    /// A journal's superblock with other words, and the checksum of that.
+    fn with(words: &[(usize, u32)]) -> Box<Block> {
+        let mut block = new_super_block(2000, &UUID);
+        for (at, word) in words {
+            block[*at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        put_sum(&mut block[..SUPER_BLOCK_BYTES], SUPER_BLOCK_SUM_AT, Checksum::START);
+        block
+    }
+
+    /// Decodes that of a journal in 2000 blocks.
+    fn decoded(words: &[(usize, u32)]) -> Result<Log, Stop> {
+        Log::decode(&with(words), 2000)
+    }
+
+    /// A block about a transaction: what is behind its head, and the checksum at `sum_at`.
+    fn block(kind: u32, parts: &[(usize, &[u8])], sum_at: usize) -> Block {
+        let mut block = [0; BLOCK_BYTES];
+        for (at, bytes) in [(0, MAGIC), (4, kind), (8, SEQUENCE)].map(|(at, word)| (at, word.to_be_bytes())) {
+            block[at..at + 4].copy_from_slice(&bytes);
+        }
+        for (at, bytes) in parts {
+            block[*at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        put_sum(&mut block, sum_at, Checksum(log(true).seed));
+        block
+    }
+
+    #[test]
+    fn a_new_journal_has_the_features_that_linux_gives_it_and_is_empty() {
+        let block = new_super_block(2000, &UUID);
+        let word = |at: usize| u32::from_be_bytes(block[at..at + 4].try_into().unwrap());
+        // Magic, version 2 of a superblock; features; CRC32C.
+        assert_eq!([word(0), word(4), word(0x28)], [0xC03B_3998, 4, 0x13]);
+        assert_eq!(block[0x50], 4);
+        let log = Log { blocks: 2000, sequence: 1, ..log(true) };
+        assert_eq!(Log::decode(&block, 2000), Ok(log));
+        assert_eq!(Log::decode(&block, 3000), Ok(log), "the file may be longer");
+    }
+
+    #[test]
+    fn what_is_no_superblock_of_a_journal_is_refused() {
+        for (at, word) in [(0, 0xC03B_3999), (4, 3)] {
+            assert_eq!(decoded(&[(at, word)]), Err(corrupt("the journal's superblock")));
+        }
+        let mut wrong = with(&[]);
+        wrong[0x30] ^= 1;
+        assert_eq!(Log::decode(&wrong, 2000), Err(corrupt("the checksum of the journal's superblock")));
+        assert_eq!(decoded(&[(0x50, 1 << 24)]), Err(corrupt("the kind of the journal's checksums")));
+    }
+
+    #[test]
+    fn sizes_of_a_journal_fit_each_other() {
+        const FIRST: usize = 20;
+        const START: usize = 28;
+        let wrong = Err(corrupt("the sizes of the journal"));
+        let cases: [&[(usize, u32)]; 8] = [
+            &[(12, 1024)],
+            &[(16, 1023)],
+            &[(16, 2001)],
+            &[(FIRST, 0)],
+            &[(FIRST, 2000)],
+            &[(FIRST, 10), (START, 9)],
+            &[(START, 2000)],
+            &[(16, 1024), (START, 1024)],
+        ];
+        for words in cases {
+            assert_eq!(decoded(words), wrong, "{words:?}");
+        }
+        for (words, first, start) in [
+            (&[(FIRST, 10), (START, 10)][..], 10, Some(10)),
+            (&[(FIRST, 1999), (START, 1999)], 1999, Some(1999)),
+            (&[(FIRST, 1999)], 1999, None),
+        ] {
+            let log = decoded(words).unwrap();
+            assert_eq!((log.first, log.start, log.sequence), (first, start, 1));
+        }
+        assert_eq!(decoded(&[(16, 1024)]).unwrap().blocks, 1024);
+        // Without checksums there is no telling what was written whole.
+        let refusal = Refusal::Lacks("checksum_v3 (of the journal)");
+        assert_eq!(decoded(&[(0x28, 0x3), (START, 1)]), Err(Error::Refused(refusal).into()));
+        assert!(decoded(&[(0x28, 0x3)]).is_ok(), "an empty one needs none");
+    }
+
+    #[test]
+    fn features_are_known_or_refused() {
+        let wide = |features: u32| decoded(&[(0x28, features)]).map(|log| log.has_wide_numbers);
+        assert_eq!([0x10, 0x11, 0x12, 0x13, 0x2, 0].map(wide), [false, false, true, true, true, false].map(Ok));
+        let unknown = Refusal::Unknown("incompat (of the journal)", 0x40);
+        assert_eq!(wide(0x53), Err(Error::Refused(unknown).into()));
+        assert_eq!(wide(0x33), Err(Error::Refused(Refusal::Has("fast_commit")).into()));
+    }
+
+    /// Tags as Linux writes them: the first has the UUID behind it, the last says that it is.
+    #[test]
+    fn a_descriptor_says_where_blocks_go() {
+        let tag = |low: u32, flags: u32, high: u32, sum: u32| [low, flags, high, sum].map(u32::to_be_bytes).concat();
+        let parts = [
+            (12, tag(5, 0, 1, 0xA1A2_A3A4)),
+            (28, UUID.to_vec()),
+            (44, tag(0xF000_0006, 2 | 1, 0xABCD, 0xB1B2_B3B4)),
+            (60, tag(7, 2 | 8, 0, 0xC1C2_C3C4)),
+            (76, tag(8, 2, 0, 0)),
+        ];
+        let parts = parts.each_ref().map(|(at, bytes)| (*at, &bytes[..]));
+        let bytes = block(1, &parts, 4092);
+        let tags = |high: u64, other: u64| {
+            let tag = |block, checksum, is_escaped| Tag { block, checksum, is_escaped };
+            Vec::from([
+                tag(high | 5, 0xA1A2_A3A4, false),
+                tag(other | 0xF000_0006, 0xB1B2_B3B4, true),
+                tag(7, 0xC1C2_C3C4, false),
+            ])
+        };
+        let wide = tags(0x1_0000_0000, 0xABCD_0000_0000);
+        assert_eq!(log(true).record(&bytes, SEQUENCE), Ok(Record::Descriptor(wide.clone())));
+        assert_eq!(log(false).record(&bytes, SEQUENCE), Ok(Record::Descriptor(tags(0, 0))));
+        let mut ours = log(true).write_descriptor(SEQUENCE, &wide);
+        ours[28..44].copy_from_slice(&UUID);
+        assert!(ours[..76] == bytes[..76], "what is written is the same, with zeros for the UUID");
+    }
+
+    #[test]
+    fn a_descriptor_without_a_last_tag_is_full() {
+        let full = [[0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]; 255].concat();
+        let bytes = block(1, &[(12, &full)], 4092);
+        let Ok(Record::Descriptor(tags)) = log(true).record(&bytes, SEQUENCE) else { panic!("it is right") };
+        assert_eq!(tags.len(), 255);
+        // The UUID behind a tag reaches over the end.
+        let mut wrong = full;
+        wrong[254 * 16 + 7] = 0;
+        let bytes = block(1, &[(12, &wrong)], 4092);
+        assert_eq!(log(true).record(&bytes, SEQUENCE), Err(corrupt("a descriptor of the journal")));
+    }
+
+    #[test]
+    fn a_revoke_names_blocks_by_64_or_32_bits() {
+        let numbers = [0x1_0000_0002u64, 0x3_0000_0004];
+        let bytes = block(5, &[(12, &32u32.to_be_bytes()), (16, &numbers.map(u64::to_be_bytes).concat())], 4092);
+        assert_eq!(log(true).record(&bytes, SEQUENCE), Ok(Record::Revoke(numbers.into())));
+        assert_eq!(log(false).record(&bytes, SEQUENCE), Ok(Record::Revoke([1, 2, 3, 4].into())));
+        assert!(log(true).write_revoke(SEQUENCE, &numbers) == bytes);
+        let none = log(true).write_revoke(SEQUENCE, &[]);
+        assert_eq!(log(true).record(&none, SEQUENCE), Ok(Record::Revoke(Vec::new())));
+        for count in [0u32, 15, 17, 24 + 4, 4093, u32::MAX] {
+            let wrong = block(5, &[(12, &count.to_be_bytes())], 4092);
+            assert_eq!(log(true).record(&wrong, SEQUENCE), Err(corrupt("a revoke of the journal")), "{count}");
+        }
+        // As many as fit.
+        let many: Vec<u64> = (0..crate::transaction::REVOKES_MAX as u64).map(|number| number << 33).collect();
+        let full = log(true).write_revoke(SEQUENCE, &many);
+        assert_eq!(log(true).record(&full, SEQUENCE), Ok(Record::Revoke(many)));
+    }
+
+    #[test]
+    fn a_commit_has_its_time() {
+        let now = Time { seconds: 0x1_2345_6789, nanoseconds: 0x0A0B_0C0D };
+        let bytes = log(true).write_commit(SEQUENCE, now);
+        let (seconds, nanoseconds) = (now.seconds.to_be_bytes(), now.nanoseconds.to_be_bytes());
+        assert!(bytes == block(2, &[(48, &seconds), (56, &nanoseconds)], 16));
+        assert_eq!(log(false).record(&bytes, SEQUENCE), Ok(Record::Commit));
+    }
+
+    #[test]
+    fn what_is_not_of_the_transaction_or_not_whole_ends_the_log() {
+        let tag = Tag { block: 1, checksum: 2, is_escaped: false };
+        let blocks = [
+            log(true).write_descriptor(SEQUENCE, &[tag]),
+            log(true).write_revoke(SEQUENCE, &[3]),
+            log(true).write_commit(SEQUENCE, Time::default()),
+        ];
+        for bytes in blocks {
+            assert_ne!(log(true).record(&bytes, SEQUENCE), Ok(Record::End));
+            for sequence in [SEQUENCE - 1, SEQUENCE + 1] {
+                assert_eq!(log(true).record(&bytes, sequence), Ok(Record::End));
+            }
+            assert_eq!(Log { seed: 1, ..log(true) }.record(&bytes, SEQUENCE), Ok(Record::End), "of another journal");
+            for at in [0, 4, 11, 100, 4095] {
+                let mut torn = bytes;
+                torn[at] ^= 0x40;
+                assert_eq!(log(true).record(&torn, SEQUENCE), Ok(Record::End), "{at}");
+            }
+        }
+        assert_eq!(log(true).record(&block(3, &[], 4092), SEQUENCE), Ok(Record::End), "of no kind");
+        assert_eq!(log(true).record(&[0; BLOCK_BYTES], 0), Ok(Record::End));
+    }
+
+    #[test]
+    fn a_log_is_written_with_wide_numbers_whatever_it_had() {
+        let tag = Tag { block: 0x7_0000_0001, checksum: 2, is_escaped: false };
+        let written = log(false).to_write();
+        let bytes = written.write_descriptor(SEQUENCE, &[tag]);
+        assert_eq!(written.record(&bytes, SEQUENCE), Ok(Record::Descriptor([tag].into())));
+    }
+
+    #[test]
+    fn the_superblock_says_what_is_written_and_keeps_all_else() {
+        for features in [0, 0x13] {
+            // Old kinds of checksums (1) go; other compatible features stay.
+            let mut block = with(&[(0x24, 0x5), (0x28, features), (0x30, 0x1234_5678)]);
+            Log::write_super(&mut block, Some(17), SEQUENCE);
+            let expected = [(0x24, 0x4), (0x28, 0x13), (0x30, 0x1234_5678), (28, 17), (24, SEQUENCE)];
+            assert!(block == with(&expected));
+            let log = Log::decode(&block, 2000).unwrap();
+            assert_eq!((log.start, log.sequence), (Some(17), SEQUENCE));
+            Log::write_super(&mut block, None, 0);
+            assert_eq!(Log::decode(&block, 2000).map(|log| (log.start, log.sequence)), Ok((None, 0)));
+        }
+    }
+}
