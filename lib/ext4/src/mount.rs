@@ -312,3 +312,139 @@ fn read_orphans<B: Blocks>(volume: &Volume, blocks: &B, first: u32) -> Result<Ve
     orphans.reverse();
     Ok(orphans)
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ops::Range;
+
+    use super::*;
+    use crate::ROOT;
+    use crate::journal::Flush;
+    use crate::testing::{Memory, NOW, change, file, write_all};
+
+    /// Blocks that are nobody's, on a volume of 2048. Its journal has a ring of 1023 blocks, and so
+    /// a transaction at most 255 of the log.
+    const FREE: u64 = 1400;
+
+    fn begin() -> (Mount, Memory) {
+        let memory = Memory::formatted(2048);
+        (memory.mount(), memory)
+    }
+
+    /// Changes blocks of metadata, counted from the first free one.
+    fn touch(mount: &mut Mount, memory: &Memory, blocks: Range<u64>) -> Result<(), Stop> {
+        change(mount, memory, |operation| {
+            for block in blocks {
+                operation.blocks.fresh(FREE + block);
+            }
+            Ok(())
+        })
+    }
+
+    /// The same in a transaction of its own, of which nothing but the log is written.
+    fn commit(mount: &mut Mount, memory: &mut Memory, blocks: Range<u64>) {
+        touch(mount, memory, blocks).unwrap();
+        let number = mount.sync_all().unwrap();
+        while mount.lasts(number) == Ok(false) {
+            let batch = mount.next(NOW).expect("the transaction is being written");
+            for put in &batch.writes {
+                *memory.block_mut(put.block) = *put.bytes;
+            }
+            mount.done(true);
+        }
+    }
+
+    #[test]
+    fn changes_that_take_more_than_half_of_a_transaction_are_committed_unasked() {
+        let (mut mount, memory) = begin();
+        // With a descriptor and a commit, 125 blocks take 127 of 255.
+        touch(&mut mount, &memory, 0..1).unwrap();
+        assert!(mount.next(NOW).is_none());
+        touch(&mut mount, &memory, 1..125).unwrap();
+        assert!(mount.next(NOW).is_none());
+        touch(&mut mount, &memory, 125..126).unwrap();
+        assert!(mount.next(NOW).is_some());
+    }
+
+    #[test]
+    fn an_operation_changes_no_more_than_a_transaction_has_and_waits_if_another_is_there() {
+        let (mut mount, memory) = begin();
+        assert_eq!(touch(&mut mount, &memory, 0..254), Err(Error::TooLarge.into()), "it takes two descriptors");
+        assert_eq!(touch(&mut mount, &memory, 0..1), Ok(()));
+        let running = mount.running();
+        assert_eq!(touch(&mut mount, &memory, 1..254), Err(Stop::Commit(running)));
+        assert_eq!(mount.dirty_blocks(), 1, "nothing else has changed");
+        assert_eq!(touch(&mut mount, &memory, 0..253), Ok(()), "one of them is there already");
+    }
+
+    #[test]
+    fn blocks_go_to_their_places_unasked_when_the_log_is_more_than_half_full() {
+        let (mut mount, mut memory) = begin();
+        // Each has a descriptor and a commit: 202, 202 and 107 blocks, half of 1023 less one half.
+        for blocks in [0..200, 200..400, 400..505] {
+            commit(&mut mount, &mut memory, blocks);
+        }
+        assert!(mount.next(NOW).is_none());
+        assert_eq!(mount.log_blocks(), 505);
+        commit(&mut mount, &mut memory, 505..506);
+        let batches = write_all(&mut mount, &mut memory);
+        let counts: Vec<_> = batches.iter().map(|batch| (batch.writes.len(), batch.flush)).collect();
+        assert_eq!(counts, [(256, Flush::No), (250, Flush::All), (1, Flush::Own)], "and the log's tail");
+        assert_eq!(mount.log_blocks(), 0);
+    }
+
+    #[test]
+    fn a_log_without_room_gets_some_and_a_transaction_goes_on() {
+        let (mut mount, mut memory) = begin();
+        for turn in 0..20 {
+            commit(&mut mount, &mut memory, 0..200 + turn);
+        }
+        let last = mount.running();
+        mount.close();
+        write_all(&mut mount, &mut memory);
+        assert!(mount.is_closed());
+        assert_eq!((mount.lasts(last - 1), mount.lasts(last)), (Ok(true), Ok(false)));
+        assert_eq!(memory.recover().unwrap().writes, []);
+    }
+
+    #[test]
+    fn what_is_dirty_is_counted_until_it_lasts_and_what_the_log_has_until_it_is_in_its_place() {
+        let (mut mount, mut memory) = begin();
+        assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (0, 0));
+        let number = change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &file())).unwrap();
+        change(&mut mount, &memory, |operation| operation.write(number, 0, &[7; 3 * 4096])).unwrap();
+        let dirty = mount.dirty_blocks();
+        mount.sync_all();
+        assert!(mount.next(NOW).is_some(), "the super block's mark");
+        mount.done(true);
+        mount.next(NOW).expect("the log's beginning");
+        mount.done(true);
+        // The file's bytes, a descriptor, and the blocks of metadata.
+        let log = mount.next(NOW).unwrap();
+        assert_eq!(log.writes.iter().filter(|put| put.inode == number).count(), 3);
+        let metadata = log.writes.len() - 3 - 1;
+        assert_eq!((dirty, mount.dirty_blocks(), mount.log_blocks()), (3 + metadata, 3 + metadata, 0));
+        // What is changed meanwhile counts besides.
+        touch(&mut mount, &memory, 500..510).unwrap();
+        assert_eq!(mount.dirty_blocks(), 3 + metadata + 10);
+        mount.done(true);
+        mount.next(NOW).expect("the commit");
+        mount.done(true);
+        assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (10, metadata));
+        mount.write_places();
+        write_all(&mut mount, &mut memory);
+        assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (10, 0));
+    }
+
+    #[test]
+    fn a_mount_whose_journal_cannot_be_written_is_lost() {
+        let (mut mount, memory) = begin();
+        touch(&mut mount, &memory, 0..1).unwrap();
+        let number = mount.sync_all().unwrap();
+        assert!(mount.next(NOW).is_some() && !mount.is_lost());
+        mount.done(false);
+        assert!(mount.is_lost() && mount.next(NOW).is_none());
+        assert_eq!(mount.lasts(number), Err(Error::ReadOnly));
+        assert_eq!(touch(&mut mount, &memory, 1..2), Err(Error::ReadOnly.into()));
+    }
+}
