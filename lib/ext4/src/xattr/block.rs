@@ -129,3 +129,124 @@ pub(crate) fn free_block<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mu
     put_sum(geometry, number, block);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Memory, change, file, write_all};
+    use crate::{JOURNAL_INODE, Mount, ROOT, SetXattr};
+
+    const LARGE: [u8; 1000] = [7; 1000];
+
+    fn set(mount: &mut Mount, memory: &Memory, number: u32, value: &[u8]) -> Result<(), Stop> {
+        change(mount, memory, |operation| operation.set_xattr(number, b"user.large", value, SetXattr::Any))
+    }
+
+    fn remove(mount: &mut Mount, memory: &Memory, number: u32) -> Result<(), Stop> {
+        change(mount, memory, |operation| operation.remove_xattr(number, b"user.large"))
+    }
+
+    /// A volume with a file that has an attribute in a block.
+    fn with_block() -> (Memory, Inode) {
+        let mut memory = Memory::formatted(2048);
+        let mut mount = memory.mount();
+        let number = change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &file())).unwrap();
+        set(&mut mount, &memory, number, &LARGE).unwrap();
+        mount.close();
+        write_all(&mut mount, &mut memory);
+        let inode = memory.inode(number);
+        assert_ne!(inode.attributes, 0);
+        (memory, inode)
+    }
+
+    /// Changes the block's head, and puts its checksum right.
+    fn change_head(memory: &mut Memory, number: u64, change: impl FnOnce(&mut Head)) {
+        let volume = memory.volume();
+        let block = memory.block_mut(number);
+        change(Head::mut_from_prefix(block).unwrap().0);
+        put_sum(volume.geometry(), number, block);
+    }
+
+    fn is_corrupt<T>(result: Result<T, Stop>, inode: &Inode) -> bool {
+        result.err() == Some(Error::corrupt("a block of attributes", u64::from(inode.number)))
+    }
+
+    #[test]
+    fn a_block_of_attributes_that_says_what_cannot_be_is_corrupt() {
+        let (memory, inode) = with_block();
+        let value = |memory: &Memory| memory.volume().xattr(memory, &inode, b"user.large");
+        type Change = fn(&mut Head);
+        let right: [Change; 3] = [|_| {}, |head| head.users = U32::new(1024), |head| head.hash = U32::new(5)];
+        for change in right {
+            let mut memory = memory.clone();
+            change_head(&mut memory, inode.attributes, change);
+            assert_eq!(value(&memory).as_deref(), Ok(&LARGE[..]));
+        }
+        let wrong: [Change; 5] = [
+            |head| head.magic = U32::new(MAGIC + 1),
+            |head| head.blocks = U32::new(2),
+            |head| head.blocks = U32::new(0),
+            |head| head.users = U32::new(0),
+            |head| head.users = U32::new(1025),
+        ];
+        for change in wrong {
+            let mut memory = memory.clone();
+            change_head(&mut memory, inode.attributes, change);
+            assert!(is_corrupt(value(&memory), &inode));
+        }
+        let mut torn = memory.clone();
+        torn.block_mut(inode.attributes)[4095] ^= 1;
+        assert!(is_corrupt(value(&torn), &inode));
+    }
+
+    #[test]
+    fn a_block_is_written_anew_for_one_inode_and_given_up_by_one_of_several() {
+        let (mut memory, inode) = with_block();
+        let (number, block) = (inode.number, inode.attributes);
+        let mut mount = memory.mount();
+        set(&mut mount, &memory, number, &LARGE[1..]).unwrap();
+        let again = mount.volume().inode(&mount.view(&memory), number).unwrap();
+        assert_eq!((again.attributes, again.sectors), (block, inode.sectors), "it stays where it is");
+        change_head(&mut memory, block, |head| head.users = U32::new(2));
+        let mut mount = memory.mount();
+        let (free, _) = mount.free();
+        set(&mut mount, &memory, number, &LARGE[1..]).unwrap();
+        assert_eq!(mount.free().0, free - 1);
+        let view = mount.view(&memory);
+        let own = mount.volume().inode(&view, number).unwrap();
+        assert_ne!(own.attributes, block);
+        assert_eq!(users(mount.volume().geometry(), &inode, view.block(block).unwrap()), Ok(1));
+        // The last one frees it.
+        remove(&mut mount, &memory, number).unwrap();
+        assert_eq!(mount.free().0, free);
+        let none = mount.volume().inode(&mount.view(&memory), number).unwrap();
+        assert_eq!((none.attributes, none.sectors), (0, 0));
+    }
+
+    #[test]
+    fn attributes_in_a_block_that_is_no_files_are_corrupt() {
+        let (mut memory, mut inode) = with_block();
+        let mount = memory.mount();
+        // The first block of the journal, behind some that are files'.
+        let journal = memory.inode(JOURNAL_INODE);
+        let geometry = mount.volume().geometry();
+        let stretch = mount.volume().find(&memory, &journal, 0).unwrap();
+        let crate::Place::Written(first) = stretch.place else { panic!("{stretch:?}") };
+        assert!(mount.system().has(first..first + 1) && !mount.system().has(first - 1..first));
+        let mut block = *memory.block(inode.attributes).unwrap();
+        put_sum(geometry, first, &mut block);
+        *memory.block_mut(first) = block;
+        inode.attributes = first;
+        memory.put_inode(&inode);
+        assert!(is_corrupt(set(&mut mount.clone(), &memory, inode.number, &LARGE[1..]), &inode));
+        assert!(is_corrupt(remove(&mut mount.clone(), &memory, inode.number), &inode));
+    }
+
+    #[test]
+    fn an_inode_that_does_not_count_its_block_is_corrupt() {
+        let (mut memory, mut inode) = with_block();
+        inode.sectors = 0;
+        memory.put_inode(&inode);
+        assert!(is_corrupt(remove(&mut memory.mount(), &memory, inode.number), &inode));
+    }
+}

@@ -193,6 +193,37 @@ mod tests {
         assert_eq!(found[0].name.whole().as_deref(), Some(&b"user.one"[..]));
     }
 
+    /// As `ext4_xattr_hash_entry` and `ext4_xattr_rehash` of Linux have it.
+    #[test]
+    fn a_block_and_its_entries_have_the_hashes_by_which_linux_finds_it() {
+        let hash = |attributes: &[Attribute]| {
+            let mut area = [0; 128];
+            let all = encode(attributes, &mut area, 0, 0, true);
+            (u32::from_le_bytes(area[12..16].try_into().unwrap()), all)
+        };
+        assert_eq!(hash(&[attribute(b"user.a", b"")]), (0x61, 0x61));
+        assert_eq!(hash(&[attribute(b"user.ab", b"")]), (0x0C42, 0x0C42));
+        assert_eq!(hash(&[attribute(b"user.b", b"\x01")]), (0x0062_0001, 0x0062_0001));
+        // 0x61 and 0x62_0001, the first turned by 16 bits.
+        let two = [attribute(b"user.a", b""), attribute(b"user.b", b"\x01")];
+        assert_eq!(hash(&two), (0x61, 0x0003_0001));
+        let none = attribute(b"user.a", b"\0\0\x61\0");
+        assert_eq!(hash(&[none.clone()]), (0, 0));
+        assert_eq!(hash(&[two[1].clone(), none]), (0x0062_0001, 0), "one without a hash: nor has the block one");
+    }
+
+    #[test]
+    fn a_value_over_the_zeros_behind_the_last_entry_is_corrupt() {
+        let mut area = [0; 64];
+        encode(&[attribute(b"user.abcd", b"1234")], &mut area, FIRST, FIRST, false);
+        // The entry takes 20 bytes, the zeros four.
+        let mut is_read = |at: u8| {
+            area[FIRST + 2] = at;
+            decode(&area, FIRST, FIRST).is_ok()
+        };
+        assert_eq!([16, 20, 23, 24, 56, 57].map(&mut is_read), [false, false, false, true, true, false]);
+    }
+
     #[test]
     fn what_reaches_out_of_the_area_or_over_entries_is_corrupt() {
         let is_corrupt = |at: usize, value: u8| {

@@ -179,3 +179,35 @@ impl Areas {
         if block::fit(&self.outer) { Ok(true) } else { Err(Error::NoSpace) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Memory, change};
+
+    #[test]
+    fn the_room_behind_an_inode_begins_behind_all_that_it_knows() {
+        let mut inode = [0xFF; 1024];
+        for (extra, at) in [(32u16, 160), (4, 132), (0x0204, 644)] {
+            inode[128..130].copy_from_slice(&extra.to_le_bytes());
+            assert_eq!(inner_at(&inode), at);
+        }
+    }
+
+    #[test]
+    fn a_block_of_attributes_is_in_the_group_of_its_inode() {
+        let mut memory = Memory::formatted(2 * GROUP_BLOCKS);
+        let last = memory.volume().geometry().inodes_per_group;
+        for (number, group) in [(12, 0), (last - 1, 0), (last, 0), (last + 1, 1), (2 * last, 1)] {
+            memory.make_file(number);
+            let mut mount = memory.mount();
+            let set = |operation: &mut Operation<'_, Memory>| {
+                operation.set_xattr(number, b"user.large", &[1; 1000], SetXattr::Any)?;
+                operation.inode(number)
+            };
+            let inode = change(&mut mount, &memory, set).unwrap();
+            assert_eq!(inode.attributes / GROUP_BLOCKS, group, "inode {number}");
+            assert!(!mount.system().has(inode.attributes..inode.attributes + 1));
+        }
+    }
+}
