@@ -318,9 +318,10 @@ mod tests {
     use core::ops::Range;
 
     use super::*;
+    use crate::Kind;
     use crate::ROOT;
     use crate::journal::Flush;
-    use crate::testing::{Memory, NOW, change, file, write_all};
+    use crate::testing::{Memory, NOW, change, new};
 
     /// Blocks that are nobody's, on a volume of 2048. Its journal has a ring of 1023 blocks, and so
     /// a transaction at most 255 of the log.
@@ -348,7 +349,7 @@ mod tests {
         while mount.lasts(number) == Ok(false) {
             let batch = mount.next(NOW).expect("the transaction is being written");
             for put in &batch.writes {
-                *memory.block_mut(put.block) = *put.bytes;
+                *memory.edit(put.block) = *put.bytes;
             }
             mount.done(true);
         }
@@ -387,7 +388,7 @@ mod tests {
         assert!(mount.next(NOW).is_none());
         assert_eq!(mount.log_blocks(), 505);
         commit(&mut mount, &mut memory, 505..506);
-        let batches = write_all(&mut mount, &mut memory);
+        let batches = memory.write_now(&mut mount);
         let counts: Vec<_> = batches.iter().map(|batch| (batch.writes.len(), batch.flush)).collect();
         assert_eq!(counts, [(256, Flush::No), (250, Flush::All), (1, Flush::Own)], "and the log's tail");
         assert_eq!(mount.log_blocks(), 0);
@@ -401,7 +402,7 @@ mod tests {
         }
         let last = mount.running();
         mount.close();
-        write_all(&mut mount, &mut memory);
+        memory.write_now(&mut mount);
         assert!(mount.is_closed());
         assert_eq!((mount.lasts(last - 1), mount.lasts(last)), (Ok(true), Ok(false)));
         assert_eq!(memory.recover().unwrap().writes, []);
@@ -411,7 +412,8 @@ mod tests {
     fn what_is_dirty_is_counted_until_it_lasts_and_what_the_log_has_until_it_is_in_its_place() {
         let (mut mount, mut memory) = begin();
         assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (0, 0));
-        let number = change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &file())).unwrap();
+        let number =
+            change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &new(Kind::File))).unwrap();
         change(&mut mount, &memory, |operation| operation.write(number, 0, &[7; 3 * 4096])).unwrap();
         let dirty = mount.dirty_blocks();
         mount.sync_all();
@@ -432,7 +434,7 @@ mod tests {
         mount.done(true);
         assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (10, metadata));
         mount.write_places();
-        write_all(&mut mount, &mut memory);
+        memory.write_now(&mut mount);
         assert_eq!((mount.dirty_blocks(), mount.log_blocks()), (10, 0));
     }
 

@@ -147,7 +147,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::memory::{self, Memory, NOW, geometry, new};
+    use crate::testing::{self, Memory, NOW, geometry, new};
     use crate::{How, Mount, ROOT};
 
     /// Does an operation, which has to end well.
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn files_directories_and_long_links_have_extents() {
-        let inode = |kind, size, sectors| Inode { size, sectors, ..memory::inode(&geometry(1000), 12, kind) };
+        let inode = |kind, size, sectors| Inode { size, sectors, ..testing::inode(&geometry(1000), 12, kind) };
         assert!(has_extents(&inode(Kind::File, 0, 0)) && has_extents(&inode(Kind::Directory, 4096, 8)));
         assert!(has_extents(&inode(Kind::Link, 100, 8)) && !has_extents(&inode(Kind::Link, 50, 0)));
         for kind in [Kind::Pipe, Kind::Socket, Kind::BlockDevice, Kind::CharacterDevice] {

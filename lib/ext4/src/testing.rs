@@ -1,55 +1,62 @@
-//! What tests share: a volume in memory, and what is done to it.
+//! What tests of the package share: a volume in memory of which each block is there, and what is
+//! done to it.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::inode::Inode;
 use crate::{
-    Action, BLOCK_BYTES, Batch, Block, Blocks, Format, FormatOptions, Kind, Mount, New, Operation, Recovered, Recovery,
-    Step, Stop, Time, Volume, ZEROS,
+    Action, Batch, Block, Blocks, Format, FormatOptions, Geometry, Inode, Kind, Mount, New, Operation, Recovered,
+    Recovery, Step, Stop, Time, Volume, ZEROS,
 };
 
-/// When all happens.
-pub(crate) const NOW: Time = Time { seconds: 1_700_000_000, nanoseconds: 7 };
+/// When all is done that tests do.
+pub(crate) const NOW: Time = Time { seconds: 2_000_000_000, nanoseconds: 5 };
 
+/// How a new volume of so many blocks is made.
 pub(crate) fn options(device_blocks: u64) -> FormatOptions {
-    let (uuid, hash_seed, label) = (*b"0123456789abcdef", *b"seed of all hash", *b"a label of ours.");
+    let (uuid, hash_seed, label) = (*b"0123456789abcdef", [9; 16], *b"a label of ours.");
     FormatOptions { device_blocks, uuid, hash_seed, label, now_seconds: NOW.seconds as u64, is_zero: true }
 }
 
-/// A device whose blocks are zeros until they are written.
+/// Blocks of which most are zeros.
 #[derive(Clone)]
 pub(crate) struct Memory {
-    written: BTreeMap<u64, Box<Block>>,
-    blocks: u64,
+    blocks: BTreeMap<u64, Box<Block>>,
+    end: u64,
 }
 
 impl Blocks for Memory {
     fn block(&self, number: u64) -> Option<&Block> {
-        (number < self.blocks).then(|| self.written.get(&number).map_or(&ZEROS, |block| block))
+        (number < self.end).then(|| self.blocks.get(&number).map_or(&ZEROS, |block| block))
     }
 }
 
 impl Memory {
-    /// A new volume on a device of so many blocks.
-    pub fn formatted(blocks: u64) -> Memory {
-        let mut memory = Memory { written: BTreeMap::new(), blocks };
-        for action in Format::new(&options(blocks)).unwrap() {
+    /// So many blocks of zeros.
+    pub fn zeros(end: u64) -> Memory {
+        Memory { blocks: BTreeMap::new(), end }
+    }
+
+    /// A new volume of so many blocks.
+    pub fn formatted(end: u64) -> Memory {
+        let mut memory = Memory::zeros(end);
+        for action in Format::new(&options(end)).unwrap() {
             if let Action::Write { block, bytes } = action {
-                memory.written.insert(block, bytes);
+                memory.blocks.insert(block, bytes);
             }
         }
         memory
     }
 
-    pub fn block_mut(&mut self, number: u64) -> &mut Block {
-        assert!(number < self.blocks, "block {number} is not on the device");
-        self.written.entry(number).or_insert_with(|| Box::new([0; BLOCK_BYTES]))
+    /// A block, to be changed.
+    pub fn edit(&mut self, number: u64) -> &mut Block {
+        assert!(number < self.end, "there is no block {number}");
+        self.blocks.entry(number).or_insert_with(|| Box::new(ZEROS))
     }
 
     pub fn volume(&self) -> Volume {
-        Volume::open(self, self.blocks).unwrap()
+        Volume::open(self, self.end).unwrap()
     }
 
     pub fn inode(&self, number: u32) -> Inode {
@@ -59,15 +66,15 @@ impl Memory {
     /// Writes an inode to its place.
     pub fn put_inode(&mut self, inode: &Inode) {
         let (block, at) = self.volume().inode_place(self, inode.number).unwrap();
-        inode.encode(&mut self.block_mut(block)[at..at + 256]);
+        inode.encode(&mut self.edit(block)[at..at + 256]);
     }
 
     /// Makes an inode a file without bytes, whatever it was.
     pub fn make_file(&mut self, number: u32) {
         let volume = self.volume();
         let (block, at) = volume.inode_place(self, number).unwrap();
-        let bytes = &mut self.block_mut(block)[at..at + 256];
-        let mut inode = Inode::begin(volume.geometry(), number, bytes, 32, &file(), NOW);
+        let bytes = &mut self.edit(block)[at..at + 256];
+        let mut inode = Inode::begin(volume.geometry(), number, bytes, 32, &new(Kind::File), NOW);
         inode.links = 1;
         inode.encode(bytes);
     }
@@ -84,14 +91,37 @@ impl Memory {
         panic!("a recovery ends");
     }
 
+    /// Mounts it. The journal has nothing that is not in its place.
     pub fn mount(&self) -> Mount {
-        Mount::begin(self, self.blocks, &self.recover().unwrap()).unwrap()
+        self.begin().unwrap()
     }
-}
 
-/// A file that is to be.
-pub(crate) fn file() -> New {
-    New { kind: Kind::File, permissions: 0o644, user: 1, group: 2, device: 0 }
+    /// Tries to.
+    pub fn begin(&self) -> Result<Mount, Stop> {
+        let recovered = self.recover().unwrap();
+        assert_eq!(recovered.writes, [], "all is in its place");
+        Mount::begin(self, self.end, &recovered)
+    }
+
+    /// Writes all that was changed, until it lasts.
+    pub fn write(&mut self, mount: &mut Mount) {
+        mount.sync_all();
+        mount.write_places();
+        while !self.write_now(mount).is_empty() {
+            mount.write_places();
+        }
+    }
+
+    /// Writes all that is to be written now, and gives it.
+    pub fn write_now(&mut self, mount: &mut Mount) -> Vec<Batch> {
+        let batches = core::iter::from_fn(|| {
+            let batch = mount.next(NOW)?;
+            batch.writes.iter().for_each(|put| *self.edit(put.block) = *put.bytes);
+            mount.done(true);
+            Some(batch)
+        });
+        batches.collect()
+    }
 }
 
 /// Changes a volume of which all blocks are there.
@@ -103,15 +133,27 @@ pub(crate) fn change<T>(
     mount.change(memory, NOW, operation)
 }
 
-/// Writes all that is to be written now, and returns it.
-pub(crate) fn write_all(mount: &mut Mount, memory: &mut Memory) -> Vec<Batch> {
-    let mut batches = Vec::new();
-    while let Some(batch) = mount.next(NOW) {
-        for put in &batch.writes {
-            *memory.block_mut(put.block) = *put.bytes;
-        }
-        mount.done(true);
-        batches.push(batch);
+/// What a test makes of a kind.
+pub(crate) fn new(kind: Kind) -> New {
+    New { kind, permissions: 0o640, user: 1, group: 2, device: 0 }
+}
+
+/// A new inode that no volume knows of.
+pub(crate) fn inode(geometry: &Geometry, number: u32, kind: Kind) -> Inode {
+    Inode::begin(geometry, number, &mut [0; 256], 32, &new(kind), NOW)
+}
+
+/// Numbers of a volume of so many blocks.
+pub(crate) fn geometry(blocks: u64) -> Geometry {
+    Geometry {
+        blocks,
+        inodes: 64,
+        groups: 1,
+        inodes_per_group: 64,
+        inode_bytes: 256,
+        hash_seed: [0; 4],
+        is_hash_unsigned: false,
+        needs_recovery: false,
+        checksum_seed: 77,
     }
-    batches
 }

@@ -209,7 +209,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::memory::Memory;
+    use crate::testing::Memory;
 
     fn overlay() -> Overlay<Memory> {
         Overlay { below: Memory::zeros(1000), changes: Changes::default() }

@@ -4,7 +4,7 @@ use alloc::format;
 
 use super::*;
 use crate::inode::ROOT;
-use crate::memory::{Memory, NOW, new};
+use crate::testing::{Memory, NOW, new};
 use crate::{Entry, Mount};
 
 /// A mounted volume of which all blocks are there.

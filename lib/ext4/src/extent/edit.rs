@@ -310,7 +310,7 @@ pub(crate) fn end<B: Blocks>(operation: &Operation<'_, B>, inode: &Inode) -> Res
 mod tests {
     use super::*;
     use crate::extent::{Place, Stretch, find};
-    use crate::memory::{self, Memory, NOW};
+    use crate::testing::{self, Memory, NOW};
     use crate::{Kind, Mount};
 
     const NUMBER: u32 = 12;
@@ -322,7 +322,7 @@ mod tests {
     }
 
     fn file(mount: &Mount) -> Inode {
-        memory::inode(mount.volume().geometry(), NUMBER, Kind::File)
+        testing::inode(mount.volume().geometry(), NUMBER, Kind::File)
     }
 
     /// Does it in an operation with an empty file, and a volume that has room.
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn entries_keep_numbers_of_48_bits() {
-        let mut inode = memory::inode(&memory::geometry(1), NUMBER, Kind::File);
+        let mut inode = testing::inode(&testing::geometry(1), NUMBER, Kind::File);
         let leaf = [item(1, 0x8000, true, 0x1234_5678_9ABC), item(0x9000_0000, 0x7FFF, false, 0xFFFF_FFFF_FFFF)];
         put_items(&mut inode.map, 0, &leaf);
         let extents: &[Extent] = entries(&inode, &inode.map).unwrap();
@@ -439,7 +439,7 @@ mod tests {
             for (logical, blocks) in [(7, 1), (10, 1), (16, 5), (20, 1)] {
                 assert_eq!(
                     mark(logical, blocks),
-                    Err(corrupt(&memory::inode(&memory::geometry(1), NUMBER, Kind::File), "an extent"))
+                    Err(corrupt(&testing::inode(&testing::geometry(1), NUMBER, Kind::File), "an extent"))
                 );
             }
             assert_eq!(mark(16, 4).unwrap(), [written(8, 4998, 12)]);
@@ -461,7 +461,7 @@ mod tests {
             assert!(operation.blocks.changes.blocks.contains_key(&node), "it goes through the log");
             // In front of the first: the root has to know.
             let run = operation.allocate(0, 1).unwrap();
-            let mut later = memory::inode(operation.volume().geometry(), NUMBER, Kind::File);
+            let mut later = testing::inode(operation.volume().geometry(), NUMBER, Kind::File);
             for logical in [10, 12, 14, 16, 18] {
                 add(operation, &mut later, logical);
             }

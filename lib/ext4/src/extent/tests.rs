@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::Kind;
-use crate::memory::{self, Memory};
+use crate::testing::{self, Memory};
 
 /// Blocks of the volume; some numbers of them have more than 32 bits.
 const BLOCKS: u64 = 1 << 36;
@@ -12,11 +12,11 @@ const NUMBER: u32 = 12;
 const HEAD: &str = "the head of an extent node";
 
 fn geometry() -> Geometry {
-    memory::geometry(BLOCKS)
+    testing::geometry(BLOCKS)
 }
 
 fn file() -> Inode {
-    memory::inode(&geometry(), NUMBER, Kind::File)
+    testing::inode(&geometry(), NUMBER, Kind::File)
 }
 
 /// An entry of a leaf; `length` as it is stored.

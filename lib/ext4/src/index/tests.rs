@@ -5,10 +5,10 @@ use alloc::vec;
 use super::*;
 use crate::checksum::Checksum;
 use crate::inode::Kind;
-use crate::memory;
+use crate::testing;
 
 fn directory() -> Inode {
-    memory::inode(&memory::geometry(1000), 12, Kind::Directory)
+    testing::inode(&testing::geometry(1000), 12, Kind::Directory)
 }
 
 /// Branches with the hashes 0, 100, 200 and so on, to the blocks 1, 2, 3.
@@ -136,7 +136,7 @@ fn the_checksum_is_of_all_that_counts() {
         block[at] ^= 1;
         assert_eq!(check_sum(&directory, &block, NODE_AT), Ok(()), "byte {at}");
     }
-    let other = memory::inode(&memory::geometry(1000), 13, Kind::Directory);
+    let other = testing::inode(&testing::geometry(1000), 13, Kind::Directory);
     assert!(check_sum(&other, &right, NODE_AT).is_err(), "it is another directory's");
 }
 

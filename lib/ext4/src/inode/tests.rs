@@ -1,7 +1,7 @@
 //! What lies on the disk is what an inode is, and what cannot be is refused.
 
 use super::*;
-use crate::memory::{self, NOW, geometry, new};
+use crate::testing::{self, NOW, geometry, new};
 
 const NUMBER: u32 = 12;
 const BLOCKS: u64 = 1 << 40;
@@ -244,7 +244,7 @@ fn attributes_lie_inside_the_volume() {
 #[test]
 fn a_link_is_short_if_its_target_fits_and_it_has_no_block_but_that_of_attributes() {
     let is_short = |kind, size, sectors, attributes| {
-        let inode = memory::inode(&geometry(BLOCKS), NUMBER, kind);
+        let inode = testing::inode(&geometry(BLOCKS), NUMBER, kind);
         Inode { size, sectors, attributes, ..inode }.is_short_link()
     };
     assert!(is_short(Kind::Link, 1, 0, 0));

@@ -276,13 +276,13 @@ mod tests {
             let mut own = journal::new_super_block(BLOCKS, b"0123456789abcdef");
             own[20..24].copy_from_slice(&first.to_be_bytes());
             Log::write_super(&mut own, Some(start), sequence);
-            *memory.block_mut(places[0]) = *own;
+            *memory.edit(places[0]) = *own;
             let log = Log::decode(&own, BLOCKS.into()).unwrap();
             Ring { memory, places, log, at: start }
         }
 
         fn append(&mut self, block: &Block) {
-            *self.memory.block_mut(self.places[self.at as usize]) = *block;
+            *self.memory.edit(self.places[self.at as usize]) = *block;
             self.at = if self.at + 1 == BLOCKS { self.log.first } else { self.at + 1 };
         }
 
@@ -378,7 +378,7 @@ mod tests {
         ring.commit(7);
         let tags: [Tag; 7] = [3, 4, 5, 6, 7, 8, 9].map(|to| Tag { block: TO + to, checksum: 0, is_escaped: false });
         ring.append(&ring.log.write_descriptor(8, &tags));
-        *ring.memory.block_mut(ring.places[BLOCKS as usize - 7]) = commit;
+        *ring.memory.edit(ring.places[BLOCKS as usize - 7]) = commit;
         let mut recovery = Recovery::begin(&ring.memory.volume(), &ring.memory).unwrap();
         while matches!(recovery.phase, Phase::Scan(_)) {
             recovery.step(ring.memory.volume().geometry(), &ring.memory).unwrap();
@@ -468,7 +468,7 @@ mod tests {
         });
         let places: Vec<u64> = (137..1137).chain(1300..1350).collect();
         assert_eq!(memory.recover().unwrap().places, places);
-        *memory.block_mut(137) = *journal::new_super_block(1051, &[0; 16]);
+        *memory.edit(137) = *journal::new_super_block(1051, &[0; 16]);
         assert_eq!(memory.recover(), Err(corrupt("the sizes of the journal")));
     }
 }

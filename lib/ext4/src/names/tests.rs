@@ -4,7 +4,7 @@ use alloc::vec;
 
 use super::*;
 use crate::entries::tests::Small;
-use crate::memory::new;
+use crate::testing::new;
 
 fn failed<T>(error: Error) -> Result<T, Stop> {
     Err(error.into())

@@ -7,7 +7,7 @@ use alloc::vec;
 use super::*;
 use crate::directory::Named;
 use crate::index::{Branch, NODE_AT, ROOT_AT};
-use crate::memory::{self, Memory, NOW, new};
+use crate::testing::{self, Memory, NOW, new};
 use crate::{Mount, Operation, ROOT};
 
 /// A mounted volume with what an operation made.
@@ -172,8 +172,8 @@ const FIRST: u64 = 100;
 impl Indexed {
     /// With a root, two nodes, and four blocks of two names each.
     fn new() -> Indexed {
-        let volume = Volume { geometry: memory::geometry(1000) };
-        let mut directory = memory::inode(&volume.geometry, 12, Kind::Directory);
+        let volume = Volume { geometry: testing::geometry(1000) };
+        let mut directory = testing::inode(&volume.geometry, 12, Kind::Directory);
         (directory.size, directory.has_index) = (7 * BLOCK_BYTES as u64, true);
         directory.map = extent::root_of(FIRST..FIRST + 7);
         let mut names: Vec<String> = (0..8).map(|number| format!("name{number}")).collect();

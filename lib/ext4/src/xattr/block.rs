@@ -133,7 +133,8 @@ pub(crate) fn free_block<B: Blocks>(operation: &mut Operation<'_, B>, inode: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Memory, change, file, write_all};
+    use crate::Kind;
+    use crate::testing::{Memory, change, new};
     use crate::{JOURNAL_INODE, Mount, ROOT, SetXattr};
 
     const LARGE: [u8; 1000] = [7; 1000];
@@ -150,10 +151,11 @@ mod tests {
     fn with_block() -> (Memory, Inode) {
         let mut memory = Memory::formatted(2048);
         let mut mount = memory.mount();
-        let number = change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &file())).unwrap();
+        let number =
+            change(&mut mount, &memory, |operation| operation.create(ROOT, b"file", &new(Kind::File))).unwrap();
         set(&mut mount, &memory, number, &LARGE).unwrap();
         mount.close();
-        write_all(&mut mount, &mut memory);
+        memory.write_now(&mut mount);
         let inode = memory.inode(number);
         assert_ne!(inode.attributes, 0);
         (memory, inode)
@@ -162,7 +164,7 @@ mod tests {
     /// Changes the block's head, and puts its checksum right.
     fn change_head(memory: &mut Memory, number: u64, change: impl FnOnce(&mut Head)) {
         let volume = memory.volume();
-        let block = memory.block_mut(number);
+        let block = memory.edit(number);
         change(Head::mut_from_prefix(block).unwrap().0);
         put_sum(volume.geometry(), number, block);
     }
@@ -195,7 +197,7 @@ mod tests {
             assert!(is_corrupt(value(&memory), &inode));
         }
         let mut torn = memory.clone();
-        torn.block_mut(inode.attributes)[4095] ^= 1;
+        torn.edit(inode.attributes)[4095] ^= 1;
         assert!(is_corrupt(value(&torn), &inode));
     }
 
@@ -235,7 +237,7 @@ mod tests {
         assert!(mount.system().has(first..first + 1) && !mount.system().has(first - 1..first));
         let mut block = *memory.block(inode.attributes).unwrap();
         put_sum(geometry, first, &mut block);
-        *memory.block_mut(first) = block;
+        *memory.edit(first) = block;
         inode.attributes = first;
         memory.put_inode(&inode);
         assert!(is_corrupt(set(&mut mount.clone(), &memory, inode.number, &LARGE[1..]), &inode));
