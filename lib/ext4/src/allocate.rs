@@ -78,15 +78,15 @@ fn count_clear(bitmap: &Block, first: u32, end: u32) -> u32 {
     end - first
 }
 
-/// Clear bits from `goal` on; else the first run of `most`, or the longest of the group.
+/// Clear bits from `goal` on, which is before `end`; else the first run of `most`, or the longest of the group.
 fn find_run(bitmap: &Block, goal: u32, end: u32, most: u32) -> Option<(u32, u32)> {
     let length = |first: u32| count_clear(bitmap, first, end.min(first.saturating_add(most)));
-    if goal < end && !is_set(bitmap, goal) {
+    if !is_set(bitmap, goal) {
         return Some((goal, length(goal)));
     }
     let mut best: Option<(u32, u32)> = None;
     // From the goal to the end, then from the beginning.
-    for (from, end) in [(goal, end), (0, goal.min(end))] {
+    for (from, end) in [(goal, end), (0, goal)] {
         let mut at = from;
         while let Some(first) = find_clear(bitmap, at, end) {
             let count = length(first);
