@@ -163,7 +163,8 @@ impl<B: Blocks> Operation<'_, B> {
             self.expect_whole(&inode)?;
         }
         self.zero_tail(&inode, size.min(inode.size))?;
-        let is_cut = size >= inode.size || self.cut(&mut inode, size)?;
+        // Nothing is behind a larger size; behind the same may be what was not cut off yet.
+        let is_cut = size > inode.size || self.cut(&mut inode, size)?;
         inode.size = size;
         match (is_cut, self.is_orphan(number)) {
             (false, false) => self.add_orphan(&mut inode)?,
