@@ -351,27 +351,4 @@ impl<B: Blocks> Operation<'_, B> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::BLOCK_BYTES;
-
-    proptest! {
-        #[test]
-        fn clear_bits_are_found_and_counted_as_one_by_one(
-            words in proptest::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 512),
-            from in 0..GROUP_BLOCKS as u32,
-            end in 0..=GROUP_BLOCKS as u32,
-        ) {
-            let mut bitmap = [0; BLOCK_BYTES];
-            for (bytes, word) in bitmap.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-                *bytes = word.to_le_bytes();
-            }
-            let is_clear = |bit: &u32| !is_set(&bitmap, *bit);
-            prop_assert_eq!(find_clear(&bitmap, from, end), (from..end).find(is_clear));
-            let clear = (from..end).take_while(is_clear).count() as u32;
-            prop_assert_eq!(count_clear(&bitmap, from, end.max(from)), clear);
-        }
-    }
-}
+mod tests;
