@@ -175,3 +175,6 @@ impl<B: Blocks> Operation<'_, B> {
         Ok(if is_cut { Progress::Done } else { Progress::More })
     }
 }
+
+#[cfg(test)]
+mod tests;
