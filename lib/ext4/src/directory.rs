@@ -347,6 +347,21 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_entries_ends_with_a_checksum_that_is_right() {
+        let directory = directory();
+        let mut block = [0; BLOCK_BYTES];
+        fill(directory.seed(), &mut block, &[named("a")]);
+        let is_right = |block: &Block| content(&directory, 1, Found { block, known: None }).is_ok();
+        assert!(is_right(&block));
+        // A name, then of the tail: inode, length, name's length, kind, checksum.
+        for at in [20, ENTRIES_BYTES, ENTRIES_BYTES + 4, ENTRIES_BYTES + 6, ENTRIES_BYTES + 7, ENTRIES_BYTES + 8] {
+            block[at] ^= 1;
+            assert!(!is_right(&block), "byte {at}");
+            block[at] ^= 1;
+        }
+    }
+
+    #[test]
     fn an_entry_that_reaches_over_the_checksum_is_corrupt() {
         let (geometry, directory) = (geometry(), directory());
         let mut block = [0; BLOCK_BYTES];
