@@ -36,8 +36,6 @@ mod index;
 mod inode;
 mod journal;
 mod known;
-#[cfg(test)]
-mod memory;
 mod mount;
 mod names;
 mod operation;

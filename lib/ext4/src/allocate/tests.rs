@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::group::FLAG_INODES_ZEROED;
-use crate::memory::{Memory, NOW};
+use crate::testing::{Memory, NOW};
 use crate::{BLOCK_BYTES, Geometry, Mount};
 
 /// Blocks of a group.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::*;
-use crate::memory::{Memory, NOW, geometry, inode, new};
+use crate::testing::{Memory, NOW, geometry, inode, new};
 use crate::{Mount, ROOT};
 
 /// Five groups: see the tests of allocation.
