@@ -78,8 +78,8 @@ fn count_clear(bitmap: &Block, first: u32, end: u32) -> u32 {
     end - first
 }
 
-/// Clear bits from `goal` on, which is before `end`; else the first run of `most`, or the longest of
-/// the group.
+/// Clear bits from `goal` on, which is before `end`; else the first run of `most`, or the longest
+/// of the group.
 fn find_run(bitmap: &Block, goal: u32, end: u32, most: u32) -> Option<(u32, u32)> {
     let length = |first: u32| count_clear(bitmap, first, end.min(first.saturating_add(most)));
     if !is_set(bitmap, goal) {

@@ -128,7 +128,7 @@ mod tests {
         let among = |blocks: Range<u64>| system.among(blocks).collect::<Vec<_>>();
         assert_eq!(among(0..100), [5..10, 20..30]);
         assert_eq!(among(9..21), [9..10, 20..21]);
-        assert_eq!(among(22..24), [22..24]);
+        assert_eq!(among(22..24), [22..24; 1]);
         for nothing in [0..5, 10..20, 30..40] {
             assert_eq!(among(nothing.clone()), []);
             assert!(!system.has(nothing));

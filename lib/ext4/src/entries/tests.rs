@@ -146,7 +146,8 @@ fn put(
     Ok(())
 }
 
-/// More branches behind these, up to so many, with hashes that no name has here. All lead to block 2.
+/// More branches behind these, up to so many, with hashes that no name has here. All lead to
+/// block 2.
 fn padded(branches: &[(u32, u32)], count: u32) -> Vec<(u32, u32)> {
     let more = count - branches.len() as u32;
     branches.iter().copied().chain((0..more).map(|at| (FIRST_UNUSED + 2 * at, 2))).collect()

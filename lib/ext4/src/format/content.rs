@@ -311,7 +311,8 @@ mod tests {
     use crate::known::Found;
     use crate::testing::{Memory, options};
 
-    /// Seventy groups, of which the last has 5000 blocks. What is expected of it mkfs.ext4 made too.
+    /// Seventy groups, of which the last has 5000 blocks. What is expected of it mkfs.ext4 made,
+    /// too.
     const BLOCKS: u64 = 69 * GROUP_BLOCKS + 5000;
 
     fn content(blocks: u64) -> Content {
@@ -361,7 +362,8 @@ mod tests {
         let (memory, content) = (Memory::formatted(BLOCKS), content(BLOCKS));
         let volume = memory.volume();
         let expected = [
-            // Here the journal's 16,384 blocks are in the first group; mkfs.ext4 has them in another.
+            // Here the journal's 16,384 blocks are in the first group; mkfs.ext4 has them in
+            // another.
             (0, (3, 19, 35), (24_632 - 16_384, 8085), 0x4),
             (1, (4, 20, 541), (32_765, 8096), 0x7),
             (16, (524_288, 524_304, 524_320), (24_640, 8096), 0x5),

@@ -301,7 +301,7 @@ mod tests {
     fn inodes_and_log_get_zeros_where_they_get_no_bytes_and_only_on_a_device_with_others() {
         let small = options(FormatError::BLOCKS_MIN);
         assert_eq!(zeroed(&small), []);
-        // Super block, descriptors, two bitmaps; 128 blocks of inodes, of which the first has bytes;
+        // Super block, descriptors, two bitmaps; 128 blocks of inodes, whose first has bytes;
         // root directory and /lost+found; the journal.
         let small = FormatOptions { is_zero: false, ..small };
         assert_eq!(zeroed(&small), [5..132, 138..1161]);

@@ -31,8 +31,8 @@ fn read(directory: &Inode, block: &Block, at: usize) -> Result<Vec<Branch>, Stop
 
 #[test]
 fn a_root_is_what_e2fsck_writes() {
-    // `/many` of a volume of mkfs.ext4 with the identity 3112f7b7-a1e6-4c53-b667-f6e6a1880767, and 40
-    // names in it, by e2fsck -fD; its inode is 12, of generation 0.
+    // `/many` of a volume of mkfs.ext4 with the identity 3112f7b7-a1e6-4c53-b667-f6e6a1880767, and
+    // 40 names in it, by e2fsck -fD; its inode is 12, of generation 0.
     let words = [
         (0, 0xC),
         (1, 0x0201_000C),

@@ -208,7 +208,7 @@ mod tests {
         let two = [attribute(b"user.a", b""), attribute(b"user.b", b"\x01")];
         assert_eq!(hash(&two), (0x61, 0x0003_0001));
         let none = attribute(b"user.a", b"\0\0\x61\0");
-        assert_eq!(hash(&[none.clone()]), (0, 0));
+        assert_eq!(hash(core::slice::from_ref(&none)), (0, 0));
         assert_eq!(hash(&[two[1].clone(), none]), (0x0062_0001, 0), "one without a hash: nor has the block one");
     }
 
