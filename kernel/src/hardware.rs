@@ -53,6 +53,7 @@ pub(crate) fn write_register(address: u64, value: u32) {
 /// Writes a register of the local APIC that is model-specific.
 #[inline]
 pub(crate) fn write_apic_msr(register: u32, value: u64) {
+    debug_assert!(register == cpu::msr::APIC_BASE || (0x800..0x900).contains(&register), "no register of the APIC");
     // SAFETY: they have no effect on memory; what interrupts do is decided by the IDT.
     unsafe { cpu::write_msr(register, value) }
 }

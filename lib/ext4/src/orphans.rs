@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_in_order_whoever_leaves_it_and_after_a_restart() {
+    fn the_list_is_in_order_when_any_of_it_leaves_and_after_a_restart() {
         let mut memory = Memory::formatted(4096);
         let mut mount = memory.mount();
         let [first, second, third, fourth] = [0; 4].map(|_| unnamed(&mut mount, &memory));
